@@ -1,0 +1,59 @@
+"""What a launch needs, worked out from a recipe and a configuration before anything runs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.records.cell import Configuration
+
+LaunchStyle = Literal["local_process", "attach"]
+PORT = "{port}"  # stands in argv and environment until a free port is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparationStep:
+    """Something to install or build once before the first launch, for example an engine's own environment."""
+
+    name: str
+    says: str  # what it costs: size, minutes
+    creates: Path  # done when this exists; written last by the step itself
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootPatterns:
+    """Regular expressions of the boot log. A named group carries the value."""
+
+    progress: tuple[str, ...] = ()  # lines worth showing while waiting
+    fatal: tuple[str, ...] = ()  # lines after which waiting is useless
+    jit: tuple[str, ...] = ()  # compilation while serving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec:
+    """One engine to start, or one to attach to."""
+
+    recipe: str
+    configuration: Configuration
+    style: LaunchStyle
+    argv: tuple[str, ...]  # with PORT
+    environment: dict[str, str]  # added to the harness's own
+    working_directory: Path | None
+    base_url: str | None  # attach: the endpoint; else None, since the port is chosen at launch
+    served_model: str | None  # None: whatever /v1/models names first
+    api_key_variable: str | None  # the environment variable that holds the key, never the key
+    preparation: tuple[PreparationStep, ...]
+    boot: BootPatterns
+    ready_timeout_s: float
+    stop_timeout_s: float
+    expected_launch_s: float
+    num_speculative_tokens: int | None  # the live server must prove it; 0: none; None: open
+    k_may_be_trimmed: bool = False  # drafted / drafts may lie below k (ngram, confidence)
+    chat: bool = True  # /v1/chat/completions; else /v1/completions
+    prefill_tokens_per_s: float = 1000.0  # for timeouts and predicted times only
+    decode_tokens_per_s: float = 20.0  # the slowest stream to allow for, likewise
+    canary_limit_ratio: float = 0.03
+    warmup_limit_ratio: float = 0.10

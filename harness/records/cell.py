@@ -1,0 +1,104 @@
+"""What is measured: configurations (launch knobs), load points (load knobs), and cells (both)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.records.identity import content_id
+
+KnobValue = bool | int | float | str
+CacheMode = Literal["cold", "warm", "shared", "as_recorded"]
+NUM_SPECULATIVE_TOKENS = "num_speculative_tokens"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """One value for every launch knob that the sweep names, by neutral name. The rest stays as the recipe has it."""
+
+    recipe: str
+    knobs: dict[str, KnobValue]
+    name: str | None = None  # how the sweep calls it; no part of its identity
+
+    @property
+    def configuration_id(self) -> str:
+        """Identity: the recipe and the knobs, not the name."""
+        return content_id({"recipe": self.recipe, "knobs": self.knobs})
+
+    @property
+    def num_speculative_tokens(self) -> int | None:
+        """k; 0 means no speculation; None where the sweep leaves it to the recipe."""
+        value = self.knobs.get(NUM_SPECULATIVE_TOKENS)
+        return value if isinstance(value, int) else None
+
+    @property
+    def label(self) -> str:
+        """The name, else the knobs."""
+        return self.name or ", ".join(f"{name}={value}" for name, value in sorted(self.knobs.items())) or "as it is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputLength:
+    """How long answers are: exactly ``tokens`` (min = max, EOS ignored), or natural and at most ``tokens``."""
+
+    tokens: int
+    natural: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPoint:
+    """One value for every load knob. Sampling is always explicit: a server's own defaults differ by version."""
+
+    workload_class: str
+    context_tokens: int
+    concurrency: int
+    output: OutputLength
+    cache: CacheMode = "cold"
+    temperature: float = 0.0
+    top_p: float = 1.0
+    thinking: str = "off"
+
+    @property
+    def load_id(self) -> str:
+        """Identity of the load alone, the same in every arm."""
+        return content_id(
+            {
+                "class": self.workload_class,
+                "context_tokens": self.context_tokens,
+                "concurrency": self.concurrency,
+                "output": [self.output.tokens, self.output.natural],
+                "cache": self.cache,
+                "sampling": [self.temperature, self.top_p, self.thinking],
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A configuration under a load."""
+
+    configuration: Configuration
+    load: LoadPoint
+
+    @property
+    def cell_id(self) -> str:
+        """Identity: configuration and load."""
+        return content_id([self.configuration.configuration_id, self.load.load_id])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A configuration that is not launched, and why."""
+
+    configuration: Configuration
+    because: str
+    source: str | None = None
+    where: str | None = None  # file:line:column in the sweep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellGroup:
+    """All cells of one configuration: what one launch measures."""
+
+    configuration: Configuration
+    loads: tuple[LoadPoint, ...] = field(default=())

@@ -1,0 +1,42 @@
+"""Where a run's numbers come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+RECORD_VERSION = 1
+# History of RECORD_VERSION: 1 (2026-11-30) first form.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """The machine that ran the engine, and the harness."""
+
+    rig_id: str  # hash of machine ids, processor or accelerator and recipe; simulated-<scenario> if simulated
+    processor: str
+    cores: int
+    memory_bytes: int
+    accelerators: tuple[str, ...]
+    kernel: str
+    python: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Provenance of a run: written once at its start, before the first launch."""
+
+    run_id: str
+    sweep: str
+    sweep_sha256: str
+    sweep_file: str  # name only, never a path
+    recipe: str
+    recipe_sha256: str
+    harness_version: str
+    measuring_version: int
+    started_at: str
+    seed: int
+    command: tuple[str, ...]
+    host: HostFacts
+    versions: dict[str, str] = field(default_factory=dict)  # libraries
+    simulated: bool = False
+    record_version: int = RECORD_VERSION

@@ -1,0 +1,79 @@
+"""What a run will do, frozen before it starts. run.plan makes it; the session follows it; reports quote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.records.cell import Configuration, LoadPoint, Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTrial:
+    """One trial of one launch, in the order in which it is run."""
+
+    trial_id: str
+    load: LoadPoint
+    predicted_s: float
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedLaunch:
+    """One launch of a round."""
+
+    launch_key: str  # hash of run-independent identity: configuration, round, engine, host
+    ordinal: int  # from 1
+    round: int  # from 1: every configuration once before any twice
+    configuration: Configuration
+    trials: tuple[PlannedTrial, ...]
+    predicted_launch_s: float
+    fits_budget: bool = True
+
+    @property
+    def done(self) -> bool:
+        """Nothing is left to measure."""
+        return all(trial.done for trial in self.trials)
+
+    @property
+    def predicted_s(self) -> float:
+        """Boot and trials that are left."""
+        left = [trial.predicted_s for trial in self.trials if not trial.done]
+        return self.predicted_launch_s + sum(left) if left else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollapsedConfigurations:
+    """Several combinations that are one server, measured once."""
+
+    kept: Configuration
+    same_as: tuple[Configuration, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that is decided before the first launch."""
+
+    sweep: str
+    recipe: str
+    seed: int
+    launches: tuple[PlannedLaunch, ...]
+    refusals: tuple[Refusal, ...] = ()
+    collapsed: tuple[CollapsedConfigurations, ...] = ()
+    excluded_configurations: int = 0
+    excluded_cells: int = 0
+    notes: tuple[str, ...] = ()  # what is parsed now and used by another command, and other advice
+    drafts_per_cell: int = 400
+    margin_ratio: float = 0.03
+    simulated: bool = False
+
+    @property
+    def predicted_s(self) -> float:
+        """Seconds for what is left and fits the budget."""
+        return sum(launch.predicted_s for launch in self.launches if launch.fits_budget)
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Each configuration once, in the order of the plan's first round."""
+        seen = {launch.configuration.configuration_id: launch.configuration for launch in self.launches}
+        return tuple(seen.values())
