@@ -1,0 +1,61 @@
+# make sweep runs the main job on this machine, make test the tests. Both do all the set-up they need.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SWEEP ?= sweeps/laptop.yaml
+STAMP := $(VENV)/.installed
+
+.PHONY: help venv sweep test test-system test-engine check fix audit schema clean
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## venv         the environment in .venv, from pyproject.toml
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "harness needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+## sweep        launch, measure and report sweeps/laptop.yaml (SWEEP=FILE for another)
+sweep: venv
+	$(BIN)/harness sweep $(SWEEP)
+
+## test         the tests of a user's clone: no root, no packages, no engine
+test: venv
+	$(BIN)/python -m pytest -m "not system and not engine"
+
+## test-system  root: kill points, fuzzing, Chromium (install the packages that .ci/run names)
+test-system: venv
+	$(BIN)/python -m pytest -m system
+
+## test-engine  a real vLLM on the processor; installs it on first use (3.4 GB)
+test-engine: venv
+	$(BIN)/python -m pytest -m engine
+
+## check        style, types and layers, as CI runs them
+check: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+## fix          what ruff can mend by itself
+fix: venv
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+## schema       write schemas/ from the models
+schema: venv
+	$(BIN)/harness schema --write schemas
+
+## audit        known vulnerabilities in the installed packages
+audit: venv
+	$(BIN)/pip-audit --skip-editable
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
