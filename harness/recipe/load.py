@@ -1,0 +1,158 @@
+"""recipe.yaml -> Recipe, with every name in it checked before anything is launched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import InputError
+from harness.recipe.knob import Knob
+from harness.recipe.schema import BUILT_IN_NAMES, ENV_PREFIX, LOAD_KNOBS, Recipe
+from harness.recipe.template import names_in
+from harness.yaml_model import did_you_mean, validated
+from harness.yaml_source import KeyPath, Source, raise_all, read_source
+
+RECIPE_FILE = "recipe.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRecipe:
+    """A recipe, and where it lies: its own files are beside it."""
+
+    recipe: Recipe
+    folder: Path
+    sha256: str  # of recipe.yaml
+
+
+def load_recipe(path: Path) -> LoadedRecipe:
+    """Return the recipe in a file, or in a folder with a recipe.yaml.
+
+    Raises:
+        InputError: it cannot be read, or something in it is wrong; names file, line and column.
+    """
+    file = path / RECIPE_FILE if path.is_dir() else path
+    source = read_source(file)
+    return LoadedRecipe(recipe=recipe_from(source), folder=file.parent.resolve(), sha256=source.sha256)
+
+
+def recipe_from(source: Source) -> Recipe:
+    """Return the recipe in a source. Raises InputError."""
+    recipe = validated(Recipe, source)
+    raise_all(list(_problems(recipe, source)))
+    return recipe
+
+
+def _problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    yield from _knob_problems(recipe, source)
+    yield from _template_problems(recipe, source)
+    yield from _condition_problems(recipe, source)
+    yield from _pattern_problems(recipe, source)
+
+
+def _knob_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    spelled: dict[str, str] = {}
+    for name, knob in recipe.knobs.items():
+        path: KeyPath = ("knobs", name)
+        for spelling in (name, *knob.spelled, *knob.deprecated):
+            if spelling in spelled:
+                yield source.error(path, f'"{spelling}" names both {spelled[spelling]} and {name}', value=False)
+            spelled[spelling] = name
+        if (knob.scope == "load") != (name in LOAD_KNOBS):
+            yield source.error(path, f"{name} cannot have scope {knob.scope}", value=False, hint=_LOAD_HINT)
+        yield from _default_problem(knob, source, (*path, "default"))
+
+
+_LOAD_HINT = f"Load knobs, and only they, have scope load: {', '.join(LOAD_KNOBS)}."
+
+
+def _default_problem(knob: Knob, source: Source, path: KeyPath) -> Iterator[InputError]:
+    default = knob.default_value
+    if default is None or (isinstance(default, str) and "{" in default):
+        return
+    try:
+        knob.read(default)
+    except ValueError as problem:
+        yield source.error(path, f"default: {problem}")
+
+
+def _template_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    known = {*BUILT_IN_NAMES, *recipe.launch_knobs}
+    for path, text in _texts(source.data.get("launch", {}), ("launch",)):
+        if len(path) > 1 and path[1] in _TEMPLATED:
+            yield from _names_problem(source, path, text, known)
+    for name, knob in recipe.knobs.items():
+        path = ("knobs", name)
+        for at, text in _texts(source.data["knobs"][name].get("sets") or {}, (*path, "sets")):
+            yield from _names_problem(source, at, text, {"value", *BUILT_IN_NAMES})
+        if isinstance(knob.default, str):
+            yield from _names_problem(source, (*path, "default"), knob.default, set(BUILT_IN_NAMES))
+
+
+_TEMPLATED = (
+    "command",
+    "args",
+    "environment",
+    "working_directory",
+    "speculative_config",
+    "base_url",
+    "served_model",
+    "preparation",
+)
+
+
+def _names_problem(source: Source, path: KeyPath, text: str, known: Iterable[str]) -> Iterator[InputError]:
+    try:
+        names = names_in(text)
+    except ValueError as problem:
+        yield source.error(path, str(problem))
+        return
+    for name in names:
+        if name not in known:
+            yield source.error(path, f'unknown name "{{{name}}}" in a template', hint=did_you_mean(name, known))
+
+
+def _condition_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    known = {*recipe.knobs, *LOAD_KNOBS}
+    for path, condition in _conditions(recipe):
+        for name in condition:
+            if name not in known and not name.startswith(ENV_PREFIX):
+                hint = did_you_mean(name, known)
+                yield source.error((*path, name), f'unknown knob "{name}"', hint=hint, value=False)
+
+
+def _conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    for index, rule in enumerate(recipe.rules):
+        yield ("rules", index, "when"), rule.when
+        yield ("rules", index, "require"), rule.require
+    for index, implication in enumerate(recipe.implies):
+        yield ("implies", index, "when"), implication.when
+        yield ("implies", index, "then"), implication.then
+    for name, knob in recipe.knobs.items():
+        for condition in knob.inert_when:
+            yield ("knobs", name, "inert_when"), condition
+    for condition in recipe.launch.k_may_be_trimmed_when:
+        yield ("launch", "k_may_be_trimmed_when"), condition
+
+
+def _pattern_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    for kind in ("progress", "fatal", "jit"):
+        for index, pattern in enumerate(getattr(recipe.launch.boot, kind)):
+            try:
+                re.compile(pattern)
+            except re.error as problem:
+                path = ("launch", "boot", kind, index)
+                yield source.error(path, f"not a regular expression: {problem}")
+
+
+def _texts(tree: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(tree, str):
+        yield path, tree
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _texts(value, (*path, key))
+    elif isinstance(tree, list):
+        for index, value in enumerate(tree):
+            yield from _texts(value, (*path, index))

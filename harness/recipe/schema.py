@@ -1,0 +1,145 @@
+"""The form of a recipe file: the contract with one engine, as data."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from harness.recipe.knob import Knob
+from harness.recipe.matcher import Matchers
+from harness.yaml_model import FileModel
+
+BUILT_IN_NAMES = ("port", "host", "recipe_dir", "cache_dir", "data_dir", "python")
+LOAD_KNOBS = (
+    "class",
+    "context_tokens",
+    "concurrency",
+    "cache",
+    "output_tokens",
+    "temperature",
+    "top_p",
+    "thinking",
+)
+IMAGE = "image"
+DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
+ENV_PREFIX = "env."
+
+
+class Preparation(FileModel):
+    """Something to install or build once, before the first launch."""
+
+    name: str = Field(description="A word or two, shown as progress.")
+    says: str = Field(description="What it costs: size, minutes.")
+    creates: str = Field(description="Done when this path exists; the step writes it last.")
+    command: tuple[str, ...] = Field(min_length=1, description="Words of the command; templates.")
+    environment: dict[str, str] = Field(default={}, description="Added to the environment; templates.")
+
+
+class SpeculativeConfig(FileModel):
+    """One flag that takes JSON. Left out wholly where num_speculative_tokens is 0."""
+
+    flag: str = Field(description="For example --speculative-config.")
+    fields: dict[str, str] = Field(default={}, description="Fields beside those that knobs set; templates.")
+
+
+class Boot(FileModel):
+    """Regular expressions over the boot log. A named group carries the value."""
+
+    progress: tuple[str, ...] = Field(default=(), description="Lines worth showing while waiting.")
+    fatal: tuple[str, ...] = Field(default=(), description="Lines after which waiting is useless.")
+    jit: tuple[str, ...] = Field(default=(), description="Lines that report compilation while serving.")
+
+
+class Launch(FileModel):
+    """How the engine is started, or found."""
+
+    style: Literal["local_process", "attach", "two_node_checkout", "two_node_bundled"] = Field(
+        description="local_process: a process of this machine. attach: an endpoint that is already running."
+    )
+    command: tuple[str, ...] = Field(default=(), description="The program; templates.")
+    args: tuple[str, ...] = Field(default=(), description="Its arguments, before those that knobs add; templates.")
+    environment: dict[str, str] = Field(default={}, description="Added to the environment; templates.")
+    working_directory: str | None = Field(default=None, description="Where the program starts; template.")
+    speculative_config: SpeculativeConfig | None = Field(default=None, description="The flag for speculation.")
+    port_flag: str | None = Field(default=None, description="Takes the free port; else use {port} in args.")
+    host_flag: str | None = Field(default=None, description="Takes the address to listen on.")
+    host: str = Field(default="127.0.0.1", description="The address to listen on.")
+    base_url: str | None = Field(default=None, description="attach: the endpoint; template.")
+    served_model: str | None = Field(default=None, description="What requests ask for; else the first that is served.")
+    chat: bool = Field(default=True, description="Use /v1/chat/completions; else /v1/completions.")
+    api_key_variable: str | None = Field(default=None, description="Environment variable that holds the key.")
+    preparation: tuple[Preparation, ...] = Field(default=(), description="Once, before the first launch.")
+    boot: Boot = Field(default=Boot(), description="What to read in the boot log.")
+    ready_timeout_s: float = Field(gt=0, description="Give up waiting after this.")
+    stop_timeout_s: float = Field(default=30.0, gt=0, description="Then it is killed.")
+    expected_launch_s: float = Field(ge=0, description="For predicted times.")
+    k_may_be_trimmed_when: tuple[Matchers, ...] = Field(
+        default=(), description="Where any of these holds, fewer than k tokens may be drafted in a step."
+    )
+
+
+class Measuring(FileModel):
+    """What the harness assumes of this engine before it has measured it."""
+
+    metrics: Literal["vllm", "none"] = Field(default="vllm", description="The names of its counters.")
+    prefill_tokens_per_s: float = Field(default=1000.0, gt=0, description="For timeouts and predicted times only.")
+    decode_tokens_per_s: float = Field(default=20.0, gt=0, description="The slowest stream to allow for.")
+    canary_limit_ratio: float = Field(default=0.03, gt=0, description="A canary that moved more makes a doubt.")
+    warmup_limit_ratio: float = Field(default=0.10, gt=0, description="Warm when two rounds differ by less.")
+
+
+class EnvironmentVariable(FileModel):
+    """A variable of the engine that is no knob, but about which something is known."""
+
+    help: str = Field(default="", description="What it does.")
+    images: tuple[str, ...] = Field(default=(), description="Patterns of the images that honour it; empty: all.")
+
+
+class FreeVariables(FileModel):
+    """Whether `env.NAME` may set any variable, and what is known of some."""
+
+    allowed: bool = Field(default=True, description="Whether a sweep may set variables by env.NAME.")
+    known: dict[str, EnvironmentVariable] = Field(default={}, description="By name or pattern, for example VLLM_X_*.")
+
+
+class Rule(FileModel):
+    """Where ``when`` holds, ``require`` must hold too. Load knobs may be named: then it is about cells."""
+
+    when: Matchers = Field(description="Every knob named here matches.")
+    require: Matchers = Field(default={}, description="Every knob named here must match; empty: never allowed.")
+    because: str = Field(description="The reason, shown to the user.")
+    source: str | None = Field(default=None, description="Where this is known from.")
+    level: Literal["refuse", "warn"] = Field(default="refuse", description="warn: it boots, but say so.")
+
+
+class Implication(FileModel):
+    """Where ``when`` holds, these knobs have these values, whatever the sweep says."""
+
+    when: Matchers = Field(description="Every knob named here matches.")
+    then: dict[str, bool | int | float | str] = Field(description="The values that follow.")
+
+
+class Recipe(FileModel):
+    """How to launch one engine."""
+
+    recipe: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="Its name, that of its folder.")
+    title: str = Field(description="In a line.")
+    launch: Launch
+    measuring: Measuring = Field(default=Measuring(), description="What is assumed before anything is measured.")
+    knobs: dict[str, Knob] = Field(default={}, description="By neutral name.")
+    environment_variables: FreeVariables = Field(default=FreeVariables(), description="What env.NAME may be.")
+    implies: tuple[Implication, ...] = Field(default=(), description="Spellings of the same server.")
+    rules: tuple[Rule, ...] = Field(default=(), description="Which configurations boot.")
+    simulation: dict[str, Any] | None = Field(default=None, description="How the simulated engine stands in for it.")
+
+    @property
+    def launch_knobs(self) -> dict[str, Knob]:
+        """Those that need a restart."""
+        return {name: knob for name, knob in self.knobs.items() if knob.scope == "launch"}
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of recipe files."""
+    schema = Recipe.model_json_schema(by_alias=True)
+    return {"$schema": DRAFT_2020_12, **schema, "title": "harness recipe"}
