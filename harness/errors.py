@@ -3,7 +3,8 @@
 HarnessError
 ├── InputError        exit 2: the sweep, recipe, site file or command line is wrong; nothing was launched
 ├── EngineError       exit 3: the engine or its host failed
-│   ├── LaunchError           it did not come up, or came up as something else
+│   ├── LaunchError           it did not come up
+│   │   └── WrongConfigurationError   it came up as something else than was asked for
 │   └── EndpointError         it runs, but does not answer as an engine should
 ├── StoreError        exit 3: results cannot be read or written (disk full, newer schema version)
 └── Interrupted       exit 130: Ctrl-C or SIGTERM; what was measured is saved
@@ -48,6 +49,10 @@ class LaunchError(EngineError):
     ) -> None:
         super().__init__(what, where=where, hint=hint)
         self.log_tail = log_tail
+
+
+class WrongConfigurationError(LaunchError):
+    """The engine runs, but its live configuration is not the one that was asked for."""
 
 
 class EndpointError(EngineError):
