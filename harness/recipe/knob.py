@@ -77,7 +77,7 @@ class Knob(FileModel):
 
     def honoured_by(self, image: str) -> bool:
         """Whether an image of this name honours the knob."""
-        return not self.images or any(fnmatchcase(image, pattern) for pattern in self.images)
+        return honoured_by(self.images, image)
 
     def _of_type(self, raw: Any) -> KnobValue:
         if self.type == "list":
@@ -100,6 +100,11 @@ class Knob(FileModel):
             raise ValueError(f"{shown(value)} is too small (at least {self.at_least:g})")
         if self.at_most is not None and value > self.at_most:
             raise ValueError(f"{shown(value)} is too large (at most {self.at_most:g})")
+
+
+def honoured_by(patterns: tuple[str, ...], image: str) -> bool:
+    """Whether one of the patterns fits the image's name; no pattern fits all."""
+    return not patterns or any(fnmatchcase(image, pattern) for pattern in patterns)
 
 
 def shown(raw: Any) -> str:

@@ -49,6 +49,7 @@ def _problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
     yield from _knob_problems(recipe, source)
     yield from _template_problems(recipe, source)
     yield from _condition_problems(recipe, source)
+    yield from _derived_problems(recipe, source)
     yield from _pattern_problems(recipe, source)
 
 
@@ -115,12 +116,21 @@ def _names_problem(source: Source, path: KeyPath, text: str, known: Iterable[str
 
 
 def _condition_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
-    known = {*recipe.knobs, *LOAD_KNOBS}
+    known = {*recipe.knobs, *LOAD_KNOBS, *recipe.derived}
     for path, condition in _conditions(recipe):
         for name in condition:
             if name not in known and not name.startswith(ENV_PREFIX):
                 hint = did_you_mean(name, known)
                 yield source.error((*path, name), f'unknown knob "{name}"', hint=hint, value=False)
+
+
+def _derived_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    for name, made in recipe.derived.items():
+        for index, term in enumerate(made.product_of):
+            knob = term.partition(" ")[0]
+            if knob not in recipe.launch_knobs:
+                hint = did_you_mean(knob, recipe.launch_knobs)
+                yield source.error(("derived", name, "product_of", index), f'unknown knob "{knob}"', hint=hint)
 
 
 def _conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:

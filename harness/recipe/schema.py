@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from harness.recipe.knob import Knob
+from harness.recipe.knob import Knob, honoured_by
 from harness.recipe.matcher import Matchers
 from harness.yaml_model import FileModel
 
@@ -22,6 +23,7 @@ LOAD_KNOBS = (
     "thinking",
 )
 IMAGE = "image"
+TERM = re.compile(r"^([a-z][a-z0-9_]*)(?: \+ ([0-9]+))?$")
 DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
 ENV_PREFIX = "env."
 
@@ -95,6 +97,10 @@ class EnvironmentVariable(FileModel):
     help: str = Field(default="", description="What it does.")
     images: tuple[str, ...] = Field(default=(), description="Patterns of the images that honour it; empty: all.")
 
+    def honoured_by(self, image: str) -> bool:
+        """Whether an image of this name honours the variable."""
+        return honoured_by(self.images, image)
+
 
 class FreeVariables(FileModel):
     """Whether `env.NAME` may set any variable, and what is known of some."""
@@ -113,6 +119,14 @@ class Rule(FileModel):
     level: Literal["refuse", "warn"] = Field(default="refuse", description="warn: it boots, but say so.")
 
 
+class Derived(FileModel):
+    """A number worked out from knobs, for rules to name."""
+
+    product_of: tuple[Annotated[str, Field(pattern=TERM.pattern)], ...] = Field(
+        min_length=1, description='Factors: a knob, or a knob and a number, as in "num_speculative_tokens + 1".'
+    )
+
+
 class Implication(FileModel):
     """Where ``when`` holds, these knobs have these values, whatever the sweep says."""
 
@@ -129,6 +143,7 @@ class Recipe(FileModel):
     measuring: Measuring = Field(default=Measuring(), description="What is assumed before anything is measured.")
     knobs: dict[str, Knob] = Field(default={}, description="By neutral name.")
     environment_variables: FreeVariables = Field(default=FreeVariables(), description="What env.NAME may be.")
+    derived: dict[str, Derived] = Field(default={}, description="Numbers worked out from knobs, by name.")
     implies: tuple[Implication, ...] = Field(default=(), description="Spellings of the same server.")
     rules: tuple[Rule, ...] = Field(default=(), description="Which configurations boot.")
     simulation: dict[str, Any] | None = Field(default=None, description="How the simulated engine stands in for it.")
