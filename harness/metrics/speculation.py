@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from harness.records.counters import CounterDelta, CounterSnapshot
+from harness.records.counters import NO_SPECULATION, CounterDelta, CounterSnapshot
 
 NO_METRICS = "no /metrics, or none with an engine's counters"
-NO_SPECULATION = "no speculation"
 RESTARTED = "the engine restarted inside the window"
 _MONOTONIC = (
     "drafts",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NO_SPECULATION = "no speculation"  # the usual ``absent_because``, and why acceptance is null
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterSnapshot:

@@ -1,0 +1,61 @@
+"""Every kind of doubt: whether it voids a trial, and what it means. docs/doubts.md is this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.records.doubt import Doubt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtKind:
+    """A void trial is not used at all; a doubtful one is used, and says so."""
+
+    void: bool
+    meaning: str
+
+
+def _void(meaning: str) -> DoubtKind:
+    return DoubtKind(void=True, meaning=meaning)
+
+
+def _doubtful(meaning: str) -> DoubtKind:
+    return DoubtKind(void=False, meaning=meaning)
+
+
+KINDS: dict[str, DoubtKind] = {
+    "nothing_measured": _void("no request of the trial finished"),
+    "requests_failed": _void("so many requests failed that the others ran under a lighter load"),
+    "engine_restarted": _void("a counter went back inside the window"),
+    "wrong_configuration": _void("what runs is not what was asked for"),
+    "jit_in_window": _void("the engine compiled while it was measured"),
+    "slow_launch": _void("this boot's canary was so slow that the launch was repeated"),
+    "some_requests_failed": _doubtful("a few requests failed"),
+    "no_finish_reason": _doubtful("a stream ended without saying why"),
+    "cold_cache_hits": _doubtful("a cold cell found its prompts in the prefix cache"),
+    "prompt_off_target": _doubtful("prompts were not as long as the cell says"),
+    "foreign_traffic": _doubtful("the engine served more than our own requests"),
+    "counters_not_settled": _doubtful("the counters do not hold what was served"),
+    "canary_moved": _doubtful("the fixed short cell was not the same before and after"),
+    "warmup_not_stable": _doubtful("the warm-up was still getting faster or slower"),
+    "output_degenerate": _doubtful("an answer repeats itself, which is easy to draft"),
+    "output_short": _doubtful("answers were shorter than asked for"),
+    "thinking_used_budget": _doubtful("an answer was cut while it was still reasoning"),
+    "above_ceiling": _doubtful("faster than the same engine could be with every draft accepted"),
+    "client_bottleneck": _doubtful("the client may have measured itself"),
+    "events_merged": _doubtful("events are not steps: gaps between them say nothing about a step"),
+    "identity_violated": _doubtful("the client's clock and the engine's counters tell different stories"),
+    "steps_without_draft": _doubtful("some steps drafted nothing, so a draft is not a step"),
+    "too_few_drafts": _doubtful("too few drafts for a precise acceptance"),
+}
+
+
+def doubt(kind: str, evidence: str, remedy: str) -> Doubt:
+    """Return a doubt of a declared kind. Raises KeyError for another one."""
+    return Doubt(kind=kind, evidence=evidence, remedy=remedy, void=KINDS[kind].void)
+
+
+def as_markdown() -> str:
+    """Return the table of docs/doubts.md."""
+    rows = [f"| `{kind}` | {'void' if of.void else 'doubtful'} | {of.meaning} |" for kind, of in KINDS.items()]
+    return "\n".join(["| kind | effect | meaning |", "|---|---|---|", *rows])
