@@ -1,0 +1,252 @@
+"""What one OpenAI-compatible endpoint is and accepts, asked once before anything is measured."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from harness.client.redact import ApiKey, shorten
+from harness.client.stream import StreamFacts, error_message, read_stream
+from harness.client.transport import DEFERRED, EXCHANGE
+from harness.errors import EndpointError
+from harness.records.exchange import Exchange
+from harness.records.request import TokenCountSource
+
+PROBE_TOKENS = 4
+_ALL_FIELDS = (
+    "return_token_ids",
+    "continuous_usage_stats",
+    "min_tokens",
+    "ignore_eos",
+    "chat_template_kwargs",
+    "seed",
+    "top_p",
+    "stream_options",
+)
+_PROBE_TIMEOUT = httpx.Timeout(10.0, read=120.0)  # the first request of a server may compile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where requests go and which fields may be in them. ``accepts`` holds optional fields that were not refused."""
+
+    base_url: str  # without /v1
+    model: str
+    api_key: ApiKey | None = None
+    chat: bool = True  # /v1/chat/completions; else /v1/completions
+    max_model_len: int | None = None
+    token_count_source: TokenCountSource = "none"
+    accepts: frozenset[str] = frozenset(_ALL_FIELDS)
+    length_field: str = "max_tokens"  # or max_completion_tokens
+    reports_speculation: bool = False  # per request, in metrics.speculative_decoding
+
+    @property
+    def url(self) -> str:
+        """Of completions."""
+        return f"{self.base_url}/v1/{'chat/completions' if self.chat else 'completions'}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of every request. Holds the key: never to be logged."""
+        return authorisation(self.api_key)
+
+
+async def probe(
+    http: httpx.AsyncClient, base_url: str, api_key: ApiKey | None, *, model: str | None = None, chat: bool = True
+) -> Endpoint:
+    """Ask what is served, then send one tiny streamed request to learn what may be asked for and how tokens count.
+
+    Args:
+        http: over a StampedTransport or any other.
+        base_url: with or without /v1.
+        api_key: None where the endpoint asks for none.
+        model: as the server spells it; None takes the first that it names.
+        chat: use /v1/chat/completions.
+
+    Raises:
+        EndpointError: it is no such endpoint, lacks the model, refuses the key, or streams no tokens.
+    """
+    base_url = base_url.rstrip("/").removesuffix("/v1")
+    card = await _model_card(http, base_url, api_key, model)
+    endpoint = Endpoint(
+        base_url=base_url,
+        model=card["id"],
+        api_key=api_key,
+        chat=chat,
+        max_model_len=card.get("max_model_len") if isinstance(card.get("max_model_len"), int) else None,
+    )
+    while True:
+        exchange = await _ask_tiny(http, endpoint)
+        if exchange.status in (400, 422):
+            endpoint = _without_refused_field(endpoint, exchange)
+            continue
+        _require_ok(exchange, endpoint)
+        return _with_facts(endpoint, read_stream(exchange))
+
+
+async def count_tokens(http: httpx.AsyncClient, endpoint: Endpoint, text: str) -> int:
+    """Return the tokens of ``text`` as a prompt of this endpoint, chat template included. Raises EndpointError."""
+    body: dict[str, Any] = {"model": endpoint.model}
+    if endpoint.chat:
+        body |= {"messages": [{"role": "user", "content": text}], "add_generation_prompt": True}
+        if "chat_template_kwargs" in endpoint.accepts:
+            body["chat_template_kwargs"] = {"thinking": False, "enable_thinking": False}
+    else:
+        body["prompt"] = text
+    url = f"{endpoint.base_url}/tokenize"
+    try:
+        response = await http.post(url, json=body, headers=endpoint.headers, timeout=_PROBE_TIMEOUT)
+        count = response.json().get("count") if response.is_success else None
+    except httpx.TransportError as failure:
+        raise _unreachable(url, failure) from failure
+    except (ValueError, AttributeError):
+        count = None
+    if not isinstance(count, int):
+        raise EndpointError(
+            f"cannot count the tokens of a prompt (HTTP {response.status_code})",
+            where=url,
+            hint="prompts of an exact length need a server with vLLM's /tokenize route",
+        )
+    return count
+
+
+def authorisation(api_key: ApiKey | None) -> dict[str, str]:
+    """Return the header that carries the key, if there is one."""
+    return {"authorization": f"Bearer {api_key.reveal()}"} if api_key else {}
+
+
+async def _model_card(
+    http: httpx.AsyncClient, base_url: str, api_key: ApiKey | None, model: str | None
+) -> dict[str, Any]:
+    url = f"{base_url}/v1/models"
+    try:
+        response = await http.get(url, headers=authorisation(api_key), timeout=_PROBE_TIMEOUT)
+    except httpx.TransportError as failure:
+        raise _unreachable(url, failure) from failure
+    _require_key(response.status_code, url, api_key)
+    cards = _cards(response)
+    if response.is_success and not cards:
+        raise EndpointError("the server names no model", where=url, hint="is this an OpenAI-compatible endpoint?")
+    if not response.is_success:
+        if model is not None:
+            return {"id": model}
+        what = f"the server does not list its models (HTTP {response.status_code})"
+        raise EndpointError(what, where=url, hint="name the model that it serves")
+    if model is None:
+        return cards[0]
+    found = next((card for card in cards if card["id"] == model), None)
+    return found or _raise_unknown_model(model, [card["id"] for card in cards], url)
+
+
+def _cards(response: httpx.Response) -> list[dict[str, Any]]:
+    try:
+        tree = response.json()
+    except ValueError:
+        return []
+    cards = tree.get("data") if isinstance(tree, dict) else None
+    return [card for card in cards or [] if isinstance(card, dict) and isinstance(card.get("id"), str)]
+
+
+async def _ask_tiny(http: httpx.AsyncClient, endpoint: Endpoint) -> Exchange:
+    body = probe_body(endpoint)
+    request = http.build_request(
+        "POST",
+        endpoint.url,
+        json=body,
+        headers=endpoint.headers,
+        timeout=_PROBE_TIMEOUT,
+        extensions={DEFERRED: True},
+    )
+    try:
+        response = await http.send(request, stream=True)
+        exchange = response.extensions.get(EXCHANGE)
+        await response.aclose()
+    except httpx.TransportError as failure:
+        raise _unreachable(endpoint.url, failure) from failure
+    if exchange is None:
+        raise TypeError("probe needs a transport that returns exchanges")
+    return exchange  # type: ignore[no-any-return]  # httpx types extensions as Any
+
+
+def probe_body(endpoint: Endpoint) -> dict[str, Any]:
+    """Return the body of the tiny request: every optional field that is still accepted."""
+    prompt = "Count to ten."
+    body: dict[str, Any] = {"model": endpoint.model, endpoint.length_field: PROBE_TOKENS, "temperature": 0.0}
+    body |= {"messages": [{"role": "user", "content": prompt}]} if endpoint.chat else {"prompt": prompt}
+    body["stream"] = True
+    optional: dict[str, Any] = {
+        "min_tokens": PROBE_TOKENS,
+        "ignore_eos": True,
+        "seed": 1,
+        "top_p": 1.0,
+        "return_token_ids": True,
+    }
+    body |= {name: value for name, value in optional.items() if name in endpoint.accepts}
+    if endpoint.chat and "chat_template_kwargs" in endpoint.accepts:
+        body["chat_template_kwargs"] = {"thinking": False, "enable_thinking": False}
+    if "stream_options" in endpoint.accepts:
+        body["stream_options"] = {"include_usage": True}
+        if "continuous_usage_stats" in endpoint.accepts:
+            body["stream_options"]["continuous_usage_stats"] = True
+    return body
+
+
+def _without_refused_field(endpoint: Endpoint, exchange: Exchange) -> Endpoint:
+    message = error_message(_body(exchange)) or ""
+    if "max_completion_tokens" in message and endpoint.length_field == "max_tokens":
+        return replace(endpoint, length_field="max_completion_tokens")
+    left = [name for name in _ALL_FIELDS if name in endpoint.accepts]
+    if not left:
+        raise EndpointError(f"the server refuses a plain request: {shorten(message)}", where=endpoint.url)
+    refused = next((name for name in left if name in message), left[0])
+    return replace(endpoint, accepts=endpoint.accepts - {refused})
+
+
+def _require_ok(exchange: Exchange, endpoint: Endpoint) -> None:
+    _require_key(exchange.status, endpoint.url, endpoint.api_key)
+    if exchange.status != 200 or exchange.ended != "complete":
+        said = shorten(error_message(_body(exchange)) or exchange.detail or "no reason given")
+        status = f" (HTTP {exchange.status})" if exchange.status else ""
+        raise EndpointError(f"a tiny streamed request failed{status}: {said}", where=endpoint.url)
+
+
+def _with_facts(endpoint: Endpoint, facts: StreamFacts) -> Endpoint:
+    if facts.error is not None:
+        raise EndpointError(f"a tiny streamed request failed: {shorten(facts.error)}", where=endpoint.url)
+    if not facts.batches:
+        hint = "does it serve this route, and does it stream?"
+        raise EndpointError("a streamed request brought no tokens", where=endpoint.url, hint=hint)
+    return replace(
+        endpoint,
+        token_count_source=facts.token_count_source,
+        reports_speculation=facts.speculation is not None,
+    )
+
+
+def _require_key(status: int | None, url: str, api_key: ApiKey | None) -> None:
+    if status not in (401, 403):
+        return
+    if api_key is None:
+        hint = "name the environment variable that holds its key: api_key_variable in the recipe"
+        raise EndpointError(f"the endpoint asks for an API key (HTTP {status})", where=url, hint=hint)
+    hint = f"check the value of {api_key.variable}"
+    raise EndpointError(f"the endpoint refuses the API key (HTTP {status})", where=url, hint=hint)
+
+
+def _raise_unknown_model(model: str, known: list[str], url: str) -> dict[str, Any]:
+    near = difflib.get_close_matches(model, known, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"it serves: {', '.join(known)}"
+    raise EndpointError(f'the server has no model "{model}"', where=url, hint=hint)
+
+
+def _unreachable(url: str, failure: httpx.TransportError) -> EndpointError:
+    return EndpointError(
+        f"no answer: {str(failure) or type(failure).__name__}", where=url, hint="is the engine running?"
+    )
+
+
+def _body(exchange: Exchange) -> bytes:
+    return b"".join(read.data for read in exchange.body_reads())

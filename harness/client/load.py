@@ -1,0 +1,193 @@
+"""A closed loop: each stream sends its next request when the former has ended. All streams start at one moment."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from harness.client.openai import PreparedRequest, Sent, build_request, record, send
+from harness.records.request import RequestRecord
+from harness.records.trial import ClientFacts
+
+_LAG_PERIOD_S = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """A measured window. Times of the records count from ``epoch_s``, on the clock of the event loop."""
+
+    epoch_s: float
+    window_s: float
+    requests: tuple[RequestRecord, ...]  # by stream, then turn; requests that were not reached are not in it
+    client: ClientFacts
+    aborted: bool  # the abort event ended the window
+
+
+async def run_closed_loop(
+    http: httpx.AsyncClient,
+    streams: Sequence[Sequence[PreparedRequest]],
+    *,
+    read_timeout_s: float,
+    prewarm: Callable[[str, int], Awaitable[None]] | None = None,
+    abort: asyncio.Event | None = None,
+) -> LoadResult:
+    """Run all streams to their end and return what was measured.
+
+    Args:
+        http: over a transport that returns exchanges.
+        streams: the requests of each stream, in order.
+        read_timeout_s: longest wait for the next byte.
+        prewarm: ``StampedTransport.prewarm``; opens the connections before the clock starts.
+        abort: once set, requests in flight are cancelled and recorded as such.
+
+    Raises:
+        httpx.TransportError: from ``prewarm``; nothing was sent.
+        asyncio.CancelledError: every request was cancelled and no task is left.
+    """
+    streams = [stream for stream in streams if stream]
+    requests = [
+        [build_request(http, prepared, read_timeout_s=read_timeout_s) for prepared in stream] for stream in streams
+    ]
+    if prewarm is not None and streams:
+        await prewarm(streams[0][0].url, len(streams))
+    start = _StartLine(len(streams))
+    sent: list[Sent] = []
+    jobs = [
+        _run_stream(http, list(zip(stream, built, strict=True)), start, sent)
+        for stream, built in zip(streams, requests, strict=True)
+    ]
+    with _collector_off():
+        watch = _SelfWatch()
+        try:
+            aborted = await _run_all(jobs, abort)
+        finally:
+            client, window_s = watch.stop(start.opened_s)
+    epoch_s = start.opened_s
+    records = [record(each, epoch_s=epoch_s) for each in sent]
+    records.sort(key=lambda each: (each.stream, each.turn))
+    return LoadResult(epoch_s=epoch_s, window_s=window_s, requests=tuple(records), client=client, aborted=aborted)
+
+
+class _StartLine:
+    """Holds every stream right before its first write until all have come, or dropped out."""
+
+    def __init__(self, parties: int) -> None:
+        self._waiting = parties
+        self._opened = asyncio.Event()
+        self.opened_s = asyncio.get_running_loop().time()
+        if parties == 0:
+            self._opened.set()
+
+    def ticket(self) -> _Ticket:
+        return _Ticket(self)
+
+    def arrive(self) -> None:
+        self._waiting -= 1
+        if self._waiting == 0:
+            self.opened_s = asyncio.get_running_loop().time()
+            self._opened.set()
+
+    async def wait(self) -> None:
+        await self._opened.wait()
+
+
+class _Ticket:
+    """One stream's place at the start line; counts once."""
+
+    def __init__(self, line: _StartLine) -> None:
+        self._line = line
+        self._used = False
+
+    def use(self) -> None:
+        if not self._used:
+            self._used = True
+            self._line.arrive()
+
+    async def wait(self) -> None:
+        self.use()
+        await self._line.wait()
+
+
+async def _run_stream(
+    http: httpx.AsyncClient,
+    requests: Sequence[tuple[PreparedRequest, httpx.Request]],
+    start: _StartLine,
+    sent: list[Sent],
+) -> None:
+    ticket = start.ticket()
+    gate: Callable[[], Awaitable[None]] | None = ticket.wait
+    try:
+        for prepared, request in requests:
+            sent.append(await send(http, prepared, request, gate=gate, on_cancelled=sent.append))
+            # A transport that knows no gate, or a connection that failed, must not hold up the others.
+            ticket.use()
+            gate = None
+    finally:
+        ticket.use()
+
+
+async def _run_all(jobs: Sequence[Awaitable[None]], abort: asyncio.Event | None) -> bool:
+    """Run ``jobs`` until all have ended or ``abort`` is set. True if it was. Leaves no task behind."""
+    running = asyncio.gather(*jobs, return_exceptions=True)
+    stopper = asyncio.ensure_future(abort.wait()) if abort is not None else None
+    try:
+        waiting: set[asyncio.Future[Any]] = {running} if stopper is None else {running, stopper}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            return True
+        failures = [result for result in running.result() if result is not None]
+        if failures:
+            raise failures[0]
+        return False
+    finally:
+        for task in (running, stopper):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """No garbage collection inside the window: a full one stops every stream for tens of milliseconds."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()
+
+
+class _SelfWatch:
+    """How late the event loop ran, and how much processor the client took."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lag_max_s = 0.0
+        self._cpu_s = time.process_time()
+        self._due_s = self._loop.time() + _LAG_PERIOD_S
+        self._timer = self._loop.call_at(self._due_s, self._look)
+
+    def stop(self, since_s: float) -> tuple[ClientFacts, float]:
+        self._timer.cancel()
+        window_s = self._loop.time() - since_s
+        cpu_s = time.process_time() - self._cpu_s
+        ratio = cpu_s / window_s if window_s > 0 else None
+        return ClientFacts(loop_lag_max_s=self._lag_max_s, cpu_ratio=ratio), window_s
+
+    def _look(self) -> None:
+        now_s = self._loop.time()
+        self._lag_max_s = max(self._lag_max_s, now_s - self._due_s)
+        self._due_s = now_s + _LAG_PERIOD_S
+        self._timer = self._loop.call_at(self._due_s, self._look)
