@@ -13,11 +13,12 @@ class Prompt:
 
     text: str
     tokens: int
+    content: str | None = None  # content_id of what is the same in every arm, where the head holds a nonce
 
     @property
     def prompt_id(self) -> str:
-        """Identity by content; what records hold instead of the text."""
-        return content_id(self.text)
+        """Identity by content, the nonce left out, so that arms pair; what records hold instead of the text."""
+        return self.content or content_id(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,139 @@
+"""The texts of one workload, without nonces: the same in every arm, launch and trial, so made once and kept."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from harness.records.identity import content_id
+from harness.workload.classes import ContentClass, content_class_named
+from harness.workload.corpus import load_corpus
+from harness.workload.fitting import Calibration, CountTokens, Fitted, Fitter, Frame, Probe, calibrate
+from harness.workload.nonce import nonce_head, without_nonce
+from harness.workload.supply import Supply, passages_for
+
+TEXT_VERSION = 1  # of how texts are made: another one makes other texts
+_PREFIX_RATIO = 0.01  # how far a reused prefix may be from its size; the whole prompt is exact all the same
+_CALIBRATING_HEADS = 5
+_BUILD = "build"  # the salt of the nonces that are there while texts are fitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOrder:
+    """Which prompts to make. ``streams`` x ``turns`` of them, each of ``context_tokens``."""
+
+    workload_class: str
+    context_tokens: int
+    streams: int
+    turns: int = 1
+    cache: Literal["cold", "warm", "shared"] = "cold"
+    seed: int = 0
+
+    @property
+    def order_id(self) -> str:
+        """Identity: the order, the corpus and the way texts are made."""
+        return content_id([asdict(self), load_corpus(self.workload_class).sha256, TEXT_VERSION])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A prompt without its head."""
+
+    text: str
+    tokens: int  # with a head, as counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """What an order asks for."""
+
+    fills: tuple[Text, ...]  # sent before anything is measured: one a stream if warm, one if shared, none if cold
+    streams: tuple[tuple[Text, ...], ...]
+    nonce_is_constant: bool  # any head takes the same tokens; else each is to be counted
+
+
+async def calibrated(count_tokens: CountTokens, workload_class: str) -> Calibration:
+    """Measure what texts of a class need to know of the server, in six counts of short texts."""
+    heads = tuple(nonce_head(_BUILD, index) for index in range(_CALIBRATING_HEADS))
+    return await calibrate(count_tokens, _frame(content_class_named(workload_class), heads[0]), heads)
+
+
+async def write_texts(count_tokens: CountTokens, order: PromptOrder, calibration: Calibration) -> Texts:
+    """Make the texts of an order.
+
+    Raises:
+        InputError: the context is smaller than the frame of a prompt.
+        EndpointError: the server's counts do not let any text come near enough.
+    """
+    writer = _Writer(Fitter(count_tokens, calibration), order, calibration)
+    if order.cache == "cold":
+        return await writer.cold()
+    return await writer.reused(prefixes=1 if order.cache == "shared" else order.streams)
+
+
+class _Writer:
+    def __init__(self, fitter: Fitter, order: PromptOrder, calibration: Calibration) -> None:
+        self._fitter = fitter
+        self._order = order
+        self._calibration = calibration
+        self._class = content_class_named(order.workload_class)
+        self._corpus = load_corpus(order.workload_class)
+
+    async def cold(self) -> Texts:
+        streams: list[list[Text]] = [[] for _ in range(self._order.streams)]
+        for index in range(self._order.streams * self._order.turns):
+            # Turn by turn: the first prompts are the same at any concurrency.
+            supply = self._supply("prompt", index)
+            fitted = await self._fit(self._frame(nonce_head(_BUILD, index)), supply, self._calibration.empty)
+            streams[index % self._order.streams].append(_text(fitted))
+        return self._texts((), streams)
+
+    async def reused(self, *, prefixes: int) -> Texts:
+        filled = [await self._prefix(index) for index in range(prefixes)]
+        streams: list[list[Text]] = [[] for _ in range(self._order.streams)]
+        for index in range(self._order.streams * self._order.turns):
+            stream = index % self._order.streams
+            prefix = filled[stream % prefixes]
+            # The prefix's own text is the turn's frame without a turn, and was counted as such.
+            frame = self._frame(f"{nonce_head(_BUILD, stream % prefixes)}{prefix.body}\n\n")
+            counted = Probe(0, prefix.probe.closing_words, prefix.probe.tokens)
+            fitted = await self._fit(frame, self._supply("turn", index), counted)
+            streams[stream].append(_text(fitted))
+        return self._texts(tuple(map(_text, filled)), streams)
+
+    async def _prefix(self, index: int) -> Fitted:
+        target = self._order.context_tokens - turn_tokens(self._order.context_tokens)
+        frame = self._frame(nonce_head(_BUILD, index))
+        supply = self._supply("prefix", index)
+        start = self._calibration.empty
+        return await self._fitter.fit(frame, supply, target=target, start=start, within=int(target * _PREFIX_RATIO))
+
+    async def _fit(self, frame: Frame, supply: Supply, start: Probe) -> Fitted:
+        return await self._fitter.fit(frame, supply, target=self._order.context_tokens, start=start)
+
+    def _supply(self, label: str, index: int) -> Supply:
+        order = self._order
+        passages = passages_for(
+            self._corpus, seed=order.seed, label=label, index=index, context_tokens=order.context_tokens
+        )
+        return Supply(passages, by_character=self._fitter.model.by_character)
+
+    def _frame(self, before: str) -> Frame:
+        return _frame(self._class, before)
+
+    def _texts(self, fills: tuple[Text, ...], streams: list[list[Text]]) -> Texts:
+        constant = self._calibration.nonce_is_constant
+        return Texts(fills=fills, streams=tuple(map(tuple, streams)), nonce_is_constant=constant)
+
+
+def turn_tokens(context_tokens: int) -> int:
+    """Return the share of a reused prompt that is new: what an agent's next turn adds."""
+    return min(max(context_tokens // 16, 64), 1024)
+
+
+def _text(fitted: Fitted) -> Text:
+    return Text(text=without_nonce(fitted.text), tokens=fitted.probe.tokens)
+
+
+def _frame(content_class: ContentClass, before: str) -> Frame:
+    return Frame(before=before, closing_lead=content_class.closing_lead, instruction=content_class.instruction)
