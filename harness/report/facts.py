@@ -1,0 +1,141 @@
+"""What a report is built from: a stored run with the statistics of its cells. Nothing is rounded here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from harness.records.cell import Cell, Configuration
+from harness.records.journal import RunData
+from harness.records.launch import LaunchRecord
+from harness.records.manifest import Manifest
+from harness.records.plan import Plan
+from harness.records.summary import CellSummary
+from harness.stats.overview import (
+    ASSUMED_LAUNCH_SIGMA_RATIO,
+    Overview,
+    Standing,
+    best_by_workload,
+    launch_sigma_ratio,
+    smallest_visible_difference,
+)
+
+TODAY = "today"  # the operator's own configuration, where a sweep measures it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """The smallest difference between two configurations that this run could see, 0.03 being three percent."""
+
+    ratio: float
+    launch_sigma_ratio: float
+    assumed: bool  # no configuration was launched twice, so the scatter between boots is not measured
+    launches: int  # of each configuration that matters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """A run as a report needs it."""
+
+    manifest: Manifest
+    plan: Plan
+    launches: tuple[LaunchRecord, ...]
+    cells: tuple[CellSummary, ...]
+    overview: Overview | None  # None: no cell has a decode rate
+    visibility: Visibility
+    missing_trials: int  # planned, and in no record
+    notes: tuple[str, ...] = ()  # written while the run was going on
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """Configurations, best first; those that lack a cell last, since theirs is a mean over other cells."""
+        standings = self.overview.standings if self.overview else ()
+        return tuple(sorted(standings, key=lambda one: not is_complete(one)))
+
+    @property
+    def ranked(self) -> tuple[Standing, ...]:
+        """Those that have every cell of the reference, best first."""
+        return tuple(one for one in self.standings if is_complete(one))
+
+
+def run_facts(run: RunData, cells: tuple[CellSummary, ...], *, incumbent: str | None = None) -> RunFacts:
+    """Return what a report needs of a stored run.
+
+    Args:
+        run: as read from its folder.
+        cells: what stats.cells makes of its trials.
+        incumbent: the sweep's name for the configuration that gains are measured against; by default the
+            one called ``today``, else no speculation, else the first one.
+    """
+    plan = run.plan or _nothing_planned(run.manifest)
+    named = [summary.cell.configuration for summary in cells if summary.cell.configuration.name == (incumbent or TODAY)]
+    overview = best_by_workload(cells, incumbent_id=named[0].configuration_id if named else None)
+    return RunFacts(
+        manifest=run.manifest,
+        plan=plan,
+        launches=run.launches,
+        cells=cells,
+        overview=overview,
+        visibility=_visibility(overview, cells),
+        missing_trials=_missing_trials(plan, run),
+        notes=tuple(note.text for note in run.notes),
+    )
+
+
+def is_complete(standing: Standing) -> bool:
+    """Whether it can be ranked: it has every cell that the reference has."""
+    return standing.ratio is not None and not standing.cells_missing
+
+
+def cell_seconds(summary: CellSummary) -> float | None:
+    """Return what one request of a cell takes: time to first token, then decode at the measured rate."""
+    ttft_s, rate, tokens = (summary.values.get(name) for name in ("ttft_s", "decode_tokens_per_s", "output_tokens"))
+    if ttft_s is None or not rate or tokens is None:
+        return None
+    return ttft_s + max(0.0, tokens - 1) / rate
+
+
+def trial_values(summary: CellSummary, metric: str) -> tuple[float, ...]:
+    """Return the figure of each usable trial that has it."""
+    values = (trial.metrics.values.get(metric) for trial in summary.valid_trials)
+    return tuple(value for value in values if value is not None)
+
+
+def _visibility(overview: Overview | None, cells: tuple[CellSummary, ...]) -> Visibility:
+    """The two best configurations decide: they are what a reader wants to tell apart."""
+    contenders = [one for one in overview.standings if is_complete(one)][:2] if overview else []
+    launches = max(1, min((one.launches for one in contenders), default=1))
+    measured = launch_sigma_ratio(cells)
+    sigma = ASSUMED_LAUNCH_SIGMA_RATIO if measured is None else measured
+    return Visibility(
+        ratio=smallest_visible_difference(launches, sigma_ratio=sigma),
+        launch_sigma_ratio=sigma,
+        assumed=measured is None,
+        launches=launches,
+    )
+
+
+def _missing_trials(plan: Plan, run: RunData) -> int:
+    """Planned trials that are in no record. Those of a launch that failed are not missing: they are an outcome."""
+    failed = {launch.configuration.configuration_id for launch in run.launches if launch.outcome != "measured"}
+    measured = Counter(trial.cell.cell_id for trial in run.trials)
+    planned = Counter(
+        Cell(configuration=launch.configuration, load=wanted.load).cell_id
+        for launch in plan.launches
+        if launch.fits_budget and launch.configuration.configuration_id not in failed
+        for wanted in launch.trials
+    )
+    return sum(max(0, count - measured[cell_id]) for cell_id, count in planned.items())
+
+
+def _nothing_planned(manifest: Manifest) -> Plan:
+    """A run that was killed before its plan was written has planned nothing."""
+    return Plan(
+        sweep=manifest.sweep, recipe=manifest.recipe, seed=manifest.seed, launches=(), simulated=manifest.simulated
+    )
+
+
+def configurations_of(facts: RunFacts) -> tuple[Configuration, ...]:
+    """Return every configuration once: planned, then measured, then those that are only ranked."""
+    found = (*facts.plan.configurations, *(summary.cell.configuration for summary in facts.cells))
+    return tuple({one.configuration_id: one for one in found}.values())

@@ -1,0 +1,185 @@
+"""Figure data to SVG with matplotlib. The bytes are the same for the same data, so that a report can be compared."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from harness.report.models import SIMULATED_MARK, FigureView, Line, Panel
+
+# Okabe and Ito's palette, which stays distinct under colour blindness; the yellow is left out on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")
+_DASHES: tuple[str | tuple[float, tuple[float, ...]], ...] = (
+    "solid",
+    (0.0, (5.0, 2.0)),
+    (0.0, (1.5, 1.5)),
+    (0.0, (6.0, 2.0, 1.5, 2.0)),
+)
+_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "harness",  # else the ids inside are random
+    "svg.fonttype": "none",  # text stays text: it can be read, searched, and is small
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#6e6e6e",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dedede",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#6e6e6e",
+    "xtick.labelcolor": "#262626",
+    "ytick.color": "#6e6e6e",
+    "ytick.labelcolor": "#262626",
+    "text.color": "#262626",
+    "axes.labelcolor": "#262626",
+    "axes.titlecolor": "#262626",
+    "figure.facecolor": "#fefefe",
+    "axes.facecolor": "#fefefe",
+    "savefig.facecolor": "#fefefe",
+    "path.simplify": False,
+    "text.parse_math": False,  # names come from users: a dollar sign is one
+}
+_WIDTH_IN = 10.4
+_PANEL_HEIGHT_IN = 3.5
+_PER_ROW = 2
+_LABEL_GAP_PT = 11.5  # direct labels nearer than this are moved apart
+
+
+def figure_svg(view: FigureView) -> str:
+    """Return the figure as SVG text without XML prolog, ready to stand inside HTML or in a file.
+
+    Raises:
+        ValueError: the figure has nothing to show; ``view.absent_because`` says why.
+    """
+    if view.absent_because is not None:
+        raise ValueError(view.absent_because)
+    with mpl.rc_context(_STYLE):
+        figure = _draw(view)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    return _prefixed(text[text.index("<svg") :], view.name)
+
+
+def _draw(view: FigureView) -> Figure:
+    columns = min(_PER_ROW, len(view.panels))
+    rows = -(-len(view.panels) // columns)
+    figure = Figure(figsize=(_WIDTH_IN, _PANEL_HEIGHT_IN * rows + 0.2), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=view.shared_y)
+    places = [axes for row in grid for axes in row]
+    top = max((_highest(panel) for panel in view.panels), default=0.0)
+    for axes, panel in zip(places, view.panels, strict=False):
+        _draw_panel(axes, panel, top=top if view.shared_y else _highest(panel))
+        if view.simulated:
+            _mark_simulated(axes)
+    for axes in places[len(view.panels) :]:
+        axes.set_visible(False)
+    figure.draw_without_rendering()
+    for axes, panel in zip(places, view.panels, strict=False):
+        _label_lines(axes, panel)
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, *, top: float) -> None:
+    for line in panel.lines:
+        _draw_line(axes, line, panel.factor)
+    axes.set_title(panel.title)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.set_ylim(0, panel.y_limit or top * 1.08 or 1)
+    depths = sorted({point.k for line in panel.lines for point in line.points})
+    first, last = (depths[0], depths[-1]) if depths else (0, 1)
+    span = max(1, last - first)
+    # Room on the right for the labels that stand at the ends of the lines.
+    axes.set_xlim(first - 0.05 * span, last + (0.06 + 0.021 * _longest_label(panel)) * span)
+    if len(depths) <= 12:
+        axes.set_xticks(depths)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.tick_params(axis="y", labelleft=True)
+    axes.grid(visible=False, axis="x")
+
+
+def _draw_line(axes: Axes, line: Line, factor: float) -> None:
+    colour, dash = _colour(line), _DASHES[line.dash % len(_DASHES)]
+    depths = [point.k for point in line.points]
+    axes.plot(depths, [point.median * factor for point in line.points], color=colour, linestyle=dash, linewidth=1.8)
+    dots = [(point.k, value * factor) for point in line.points for value in point.values]
+    axes.scatter([k for k, _ in dots], [value for _, value in dots], s=16, color=colour, alpha=0.75, linewidths=0)
+    rings = [point for point in line.points if point.doubtful]
+    axes.scatter(
+        [point.k for point in rings],
+        [point.median * factor for point in rings],
+        s=95,
+        facecolors="none",
+        edgecolors=colour,
+        linewidths=1.1,
+    )
+
+
+def _label_lines(axes: Axes, panel: Panel) -> None:
+    """Write each line's name at its end, pushed apart where the ends are close to one another."""
+    ends = [(line.points[-1].k, line.points[-1].median * panel.factor, line) for line in panel.lines if line.points]
+    points_per_pixel = 72.0 / axes.figure.dpi
+    heights = [(axes.transData.transform((k, value))[1] * points_per_pixel, k, value, line) for k, value, line in ends]
+    placed: list[tuple[float, float, float]] = []  # k, height and wished height of what stands already
+    for height, k, value, line in sorted(heights, key=lambda entry: entry[0]):
+        below = [used for other, used, _ in placed if abs(other - k) < 1.5]
+        raised = max([height, *(used + _LABEL_GAP_PT for used in below)])
+        placed.append((k, raised, height))
+        axes.annotate(
+            line.label,
+            (k, value),
+            xytext=(7, raised - height - 3.5),
+            textcoords="offset points",
+            color=_colour(line),
+            fontsize=9,
+            annotation_clip=False,
+        )
+
+
+def _mark_simulated(axes: Axes) -> None:
+    axes.text(
+        0.5,
+        0.5,
+        SIMULATED_MARK,
+        transform=axes.transAxes,
+        ha="center",
+        va="center",
+        fontsize=26,
+        color="#b00020",
+        alpha=0.16,
+        rotation=18,
+        fontweight="bold",
+    )
+
+
+def _highest(panel: Panel) -> float:
+    return max(
+        (value * panel.factor for line in panel.lines for point in line.points for value in point.values), default=0.0
+    )
+
+
+def _longest_label(panel: Panel) -> int:
+    return max((len(line.label) for line in panel.lines), default=0)
+
+
+def _colour(line: Line) -> str:
+    return _COLOURS[line.colour % len(_COLOURS)]
+
+
+def _prefixed(svg: str, name: str) -> str:
+    """Make ids unique to this figure: several figures stand in one page."""
+    for mark in ('id="', 'xlink:href="#', "url(#", 'href="#'):
+        svg = svg.replace(mark, f"{mark}{name}-")
+    return svg.replace(f'xlink:href="#{name}-{name}-', f'xlink:href="#{name}-')

@@ -1,0 +1,113 @@
+"""How configurations, loads and doubts are called, the same on every page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration, LoadPoint
+from harness.units import format_tokens
+
+NO_SPECULATION = "no speculation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """Names that say what differs within one report, and leave out what does not."""
+
+    varying_knobs: tuple[str, ...]
+    varying_load: tuple[str, ...]
+
+    def configuration(self, configuration: Configuration) -> str:
+        """The name, with k; else k and the other knobs that vary: "k=4, draft_sample_method=greedy"."""
+        parts = [self._knob(configuration, name) for name in self.varying_knobs if name in configuration.knobs]
+        knobs = ", ".join(parts) or _depth(configuration.num_speculative_tokens)
+        if configuration.name is None:
+            return knobs or configuration.label
+        return f"{configuration.name} ({knobs})" if knobs else configuration.name
+
+    def others(self, configuration: Configuration) -> str:
+        """The knobs besides k that vary; "" where there are none."""
+        names = [name for name in self.varying_knobs if name != NUM_SPECULATIVE_TOKENS and name in configuration.knobs]
+        return ", ".join(f"{name}={configuration.knobs[name]}" for name in names)
+
+    def load(self, load: LoadPoint) -> str:
+        """Context and streams, and whatever else varies: "code · 1K tokens · 4 streams"."""
+        parts = [getattr(load, name) for name in ("workload_class", "cache") if name in self.varying_load]
+        parts += [f"{format_tokens(load.context_tokens)} tokens", streams(load.concurrency)]
+        for name in ("output", "temperature", "top_p", "thinking"):
+            if name in self.varying_load:
+                parts.append(_load_knob(name, load))
+        return " · ".join(parts)
+
+    def short_load(self, load: LoadPoint) -> str:
+        """The load as a column heading: "1K × 4"."""
+        parts = [getattr(load, name) for name in ("workload_class", "cache") if name in self.varying_load]
+        return " ".join([*parts, f"{format_tokens(load.context_tokens)} × {load.concurrency}"])
+
+    @staticmethod
+    def _knob(configuration: Configuration, name: str) -> str:
+        value = configuration.knobs[name]
+        return _depth(configuration.num_speculative_tokens) if name == NUM_SPECULATIVE_TOKENS else f"{name}={value}"
+
+
+def labels_of(configurations: tuple[Configuration, ...], loads: tuple[LoadPoint, ...]) -> Labels:
+    """Return the names for what a report covers."""
+    names = sorted({name for configuration in configurations for name in configuration.knobs}, key=_knob_order)
+    load_names = ("workload_class", "cache", "output", "temperature", "top_p", "thinking")
+    return Labels(
+        varying_knobs=tuple(
+            name for name in names if len({configuration.knobs.get(name) for configuration in configurations}) > 1
+        ),
+        varying_load=tuple(name for name in load_names if len({getattr(load, name) for load in loads}) > 1),
+    )
+
+
+def streams(concurrency: int) -> str:
+    """Return "1 stream" or "4 streams"."""
+    return counted(concurrency, "stream")
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return "1 launch" or "3 launches"."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def load_order(load: LoadPoint) -> tuple[object, ...]:
+    """Sort key: class, cache, context, streams, then what is left."""
+    return (
+        load.workload_class,
+        load.cache,
+        load.context_tokens,
+        load.concurrency,
+        load.output.tokens,
+        load.temperature,
+        load.load_id,
+    )
+
+
+def configuration_order(configuration: Configuration) -> tuple[object, ...]:
+    """Sort key: k first, then the other knobs as text."""
+    k = configuration.num_speculative_tokens
+    knobs = sorted((name, str(value)) for name, value in configuration.knobs.items() if name != NUM_SPECULATIVE_TOKENS)
+    return (-1 if k is None else k, knobs, configuration.name or "")
+
+
+def words(kind: str) -> str:
+    """Return a snake_case name as words: "prefix_cache_hits" -> "prefix cache hits"."""
+    return kind.replace("_", " ")
+
+
+def _depth(k: int | None) -> str:
+    if k is None:
+        return ""
+    return f"k={k}" if k else NO_SPECULATION
+
+
+def _knob_order(name: str) -> tuple[bool, str]:
+    return (name != NUM_SPECULATIVE_TOKENS, name)
+
+
+def _load_knob(name: str, load: LoadPoint) -> str:
+    if name == "output":
+        return f"{'up to ' if load.output.natural else ''}{load.output.tokens} out"
+    return f"{name} {getattr(load, name)}"

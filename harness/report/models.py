@@ -1,0 +1,204 @@
+"""What a report shows, as frozen text and figure data. Rendering decides nothing any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.records.cell import Configuration
+
+Standing = Literal["map", "measured", "nothing"]
+SIMULATED_MARK = "SIMULATED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table; ``detail`` columns are left out where there is little room."""
+
+    label: str
+    numeric: bool = True
+    detail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row. ``doubts`` are numbers of the report's doubt list, shown as marks behind the last value."""
+
+    values: tuple[str, ...]
+    group: str = ""  # rows of one group stand together under this heading
+    doubts: tuple[int, ...] = ()
+    emphasis: bool = False  # the best of its group
+    reference: bool = False  # gains are measured against it
+    void: bool = False  # nothing usable was measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableView:
+    """A table with its caption. ``notes`` stand below it."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    group_label: str = ""  # what a group is, where groups must become a column
+    notes: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """What to run next, and what it costs."""
+
+    because: str
+    command: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """What was found, in one sentence, and how far it can be trusted."""
+
+    standing: Standing  # map: one launch each, which is no verdict
+    result: str
+    qualifications: tuple[str, ...]
+    next_step: NextStep | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtCase:
+    """Where a doubt arose, and its figures."""
+
+    where: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtGroup:
+    """All doubts of one kind with one remedy. ``number`` is the mark in the tables."""
+
+    number: int
+    kind: str
+    title: str
+    meaning: str
+    remedy: str
+    void: bool
+    cases: tuple[DoubtCase, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureView:
+    """A launch that measured nothing, with the last lines of its log."""
+
+    configuration: str
+    outcome: str
+    reason: str
+    log_tail: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalView:
+    """A configuration that was not launched."""
+
+    configuration: str
+    because: str
+    source: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NullReason:
+    """Why figures are missing, and in how many cells."""
+
+    metric: str
+    reason: str
+    cells: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A line of the provenance list."""
+
+    name: str
+    value: str
+    private: bool = False  # names the machine: never in what is pasted elsewhere
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What was measured at one k: every trial, and their median."""
+
+    k: int
+    median: float
+    values: tuple[float, ...]
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a figure. ``colour`` and ``dash`` are positions in the palette, equal where the meaning is equal."""
+
+    label: str
+    points: tuple[Point, ...]
+    colour: int = 0
+    dash: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One set of axes. ``x_label`` counts whole numbers."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    y_limit: float | None = None
+    factor: float = 1.0  # from SI to what the axis shows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureView:
+    """A figure as data. ``absent_because`` replaces a figure that has nothing to show."""
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    shared_y: bool = False
+    simulated: bool = False
+    absent_because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestConfiguration:
+    """The configuration that a best.env is written for."""
+
+    label: str
+    configuration: Configuration
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportView:
+    """A report, headline first."""
+
+    title: str
+    sweep_hash: str
+    public_command: str  # the run's command as it may be posted
+    simulated: bool
+    headline: Headline
+    rig_line: str
+    facts_line: str  # cells, trials, launches
+    cells: TableView
+    configurations: TableView
+    launches: TableView
+    overview: TableView  # configurations by loads, small enough to be pasted
+    failures: tuple[FailureView, ...]
+    refusals: tuple[RefusalView, ...]
+    collapsed: tuple[RefusalView, ...]
+    doubts: tuple[DoubtGroup, ...]
+    null_reasons: tuple[NullReason, ...]
+    notes: tuple[str, ...]
+    provenance: tuple[Fact, ...]
+    definitions: tuple[Fact, ...]
+    figures: tuple[FigureView, ...]
+    best: BestConfiguration | None

@@ -1,0 +1,135 @@
+"""Run facts to a report view: all rounding, wording and order are decided here and below, and nothing is drawn."""
+
+from __future__ import annotations
+
+from harness.records.cell import Configuration
+from harness.records.metrics import BY_POSITION, METRICS
+from harness.report.curves import figures
+from harness.report.facts import RunFacts
+from harness.report.headline import headline
+from harness.report.labels import counted, words
+from harness.report.models import (
+    BestConfiguration,
+    FailureView,
+    NullReason,
+    RefusalView,
+    ReportView,
+    Standing,
+)
+from harness.report.provenance import definitions, provenance, public_command, rig_line
+from harness.report.reading import Reading, read
+from harness.report.tables import cells_table, configurations_table, launches_table, overview_table
+
+
+def report_view(facts: RunFacts) -> ReportView:
+    """Return what a report of this run says."""
+    reading = read(facts)
+    found = headline(reading)
+    return ReportView(
+        title=f"{facts.manifest.sweep} on {facts.manifest.recipe}",
+        sweep_hash=facts.manifest.sweep_sha256[:12],
+        public_command=public_command(facts.manifest.command),
+        simulated=facts.manifest.simulated,
+        headline=found,
+        rig_line=rig_line(reading),
+        facts_line=_facts_line(facts),
+        cells=cells_table(reading),
+        configurations=configurations_table(reading),
+        launches=launches_table(reading),
+        overview=overview_table(reading),
+        failures=_failures(reading),
+        refusals=_refusals(reading),
+        collapsed=_collapsed(reading),
+        doubts=reading.doubts,
+        null_reasons=_null_reasons(facts),
+        notes=(*facts.plan.notes, *facts.notes),
+        provenance=provenance(reading),
+        definitions=definitions(reading),
+        figures=figures(reading),
+        best=_best(reading, found.standing),
+    )
+
+
+def _facts_line(facts: RunFacts) -> str:
+    trials = sum(len(cell.valid_trials) for cell in facts.cells)
+    void = sum(len(cell.trials) for cell in facts.cells) - trials
+    measured = sum(1 for launch in facts.launches if launch.outcome == "measured")
+    parts = [
+        counted(len(facts.cells), "cell"),
+        counted(trials, "trial") + (f" and {void} void" if void else ""),
+        counted(measured, "launch", "launches"),
+        f"begun {facts.manifest.started_at}",
+    ]
+    return " · ".join(parts)
+
+
+def _failures(reading: Reading) -> tuple[FailureView, ...]:
+    return tuple(
+        FailureView(
+            configuration=reading.labels.configuration(launch.configuration),
+            outcome=words(launch.outcome),
+            reason=launch.reason or "no reason was recorded",
+            log_tail=launch.log_tail,
+        )
+        for launch in reading.facts.launches
+        if launch.outcome != "measured"
+    )
+
+
+def _refusals(reading: Reading) -> tuple[RefusalView, ...]:
+    return tuple(
+        RefusalView(
+            configuration=reading.labels.configuration(refusal.configuration),
+            because=refusal.because,
+            source=refusal.source or "",
+            where=refusal.where or "",
+        )
+        for refusal in reading.facts.plan.refusals
+    )
+
+
+def _collapsed(reading: Reading) -> tuple[RefusalView, ...]:
+    def names(configurations: tuple[Configuration, ...]) -> str:
+        return "; ".join(configuration.label for configuration in configurations)
+
+    return tuple(
+        RefusalView(
+            configuration=f"{names(same.same_as)} is the server of {reading.labels.configuration(same.kept)}",
+            because=same.because,
+            source="",
+            where="",
+        )
+        for same in reading.facts.plan.collapsed
+    )
+
+
+def _null_reasons(facts: RunFacts) -> tuple[NullReason, ...]:
+    """Missing figures by their reason; those that miss for the same one, in the same cells, stand together."""
+    cells: dict[tuple[str, str], set[str]] = {}
+    for summary in facts.cells:
+        for metric, reason in summary.null_reasons.items():
+            cells.setdefault((metric, reason), set()).add(summary.cell.cell_id)
+    together: dict[tuple[str, frozenset[str]], list[str]] = {}
+    for name in (*METRICS, BY_POSITION):
+        for (metric, reason), where in cells.items():
+            if metric == name:
+                together.setdefault((reason, frozenset(where)), []).append(name)
+    return tuple(
+        NullReason(metric=_metric_words(names), reason=reason, cells=counted(len(where), "cell"))
+        for (reason, where), names in together.items()
+    )
+
+
+def _metric_words(names: list[str]) -> str:
+    if len(names) > len(METRICS):
+        return "every figure"
+    return "; ".join(METRICS[name].label if name in METRICS else words(name) for name in names)
+
+
+def _best(reading: Reading, standing: Standing) -> BestConfiguration | None:
+    if reading.best is None:
+        return None
+    configuration = reading.best.configuration
+    return BestConfiguration(
+        label=reading.labels.configuration(configuration), configuration=configuration, standing=standing
+    )
