@@ -67,15 +67,23 @@ def find_sweep(name: str, *, start: Path | None = None) -> Path:
 
 
 def places_for(recipe: str, *, data_root: Path | None = None) -> Places:
-    """Return this machine's folders for a recipe's templates; HARNESS_DATA_DIR, or ``data_root``, moves them."""
-    set_root = data_root or (Path(os.environ["HARNESS_DATA_DIR"]) if os.environ.get("HARNESS_DATA_DIR") else None)
-    root = set_root or platformdirs.user_data_path("harness")
+    """Return this machine's folders for a recipe's templates.
+
+    HARNESS_DATA_DIR, or ``data_root``, moves what is installed, HARNESS_CACHE_DIR what can be built again.
+    """
+    data = data_root or _named_folder("HARNESS_DATA_DIR") or platformdirs.user_data_path("harness")
+    cache = _named_folder("HARNESS_CACHE_DIR") or platformdirs.user_cache_path("harness")
     return Places(
-        cache_dir=platformdirs.user_cache_path("harness"),
-        data_dir=root.expanduser().absolute() / recipe,
+        cache_dir=cache.expanduser().absolute() / recipe,
+        data_dir=data.expanduser().absolute() / recipe,
         python=Path(sys.executable),
         home=Path.home(),
     )
+
+
+def _named_folder(variable: str) -> Path | None:
+    named = os.environ.get(variable)
+    return Path(named) if named else None
 
 
 def _looks_like_path(name: str) -> bool:
