@@ -30,6 +30,7 @@ _CONSTANTS: dict[str, bool | None] = {
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_PLACE = re.compile(r":(\d+):(\d+)$")
 _UNUSABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -118,15 +119,27 @@ def parse_value(text: str, *, place: str) -> Any:
 
 
 def raise_all(problems: list[InputError], *, limit: int = 10) -> None:
-    """Raise one InputError that names every problem, in order; return if there is none."""
+    """Raise one InputError that names every problem, in the order of the file; return if there is none."""
     if not problems:
         return
-    first, rest = problems[0], problems[1:limit]
+    first, *rest = sorted(problems, key=_line_and_column)
     lines = [first.hint] if first.hint else []
-    lines += ["Also: " + str(problem).replace("\n", "\n  ") for problem in rest]
+    lines += [_also(problem) for problem in rest[: limit - 1]]
     if len(problems) > limit:
         lines.append(f"And {len(problems) - limit} more.")
     raise InputError(first.what, where=first.where, hint="\n  ".join(lines) or None)
+
+
+def _also(problem: InputError) -> str:
+    """A further problem; what is known in its place is said for the first one only."""
+    said = f"Also: {problem.where}: {problem.what}" if problem.where else f"Also: {problem.what}"
+    hint = (problem.hint or "").partition("Known here:")[0].strip().replace("\n", "\n  ")
+    return f"{said}\n    {hint}" if hint else said
+
+
+def _line_and_column(problem: InputError) -> tuple[int, int]:
+    place = _PLACE.search(problem.where or "")
+    return (int(place[1]), int(place[2])) if place else (0, 0)
 
 
 def _replaced(tree: Any, path: KeyPath, data: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from harness.recipe.matcher import Matchers, all_match, same_value
+from harness.recipe.matcher import Matchers, same_value
 from harness.records.cell import KnobValue
 from harness.units import parse_ratio, parse_tokens
 from harness.yaml_model import FileModel
@@ -70,10 +70,6 @@ class Knob(FileModel):
                 return name
         self._require_allowed(value)
         return value
-
-    def is_inert(self, values: dict[str, KnobValue]) -> bool:
-        """Whether the knob does nothing beside these values."""
-        return any(all_match(condition, values) for condition in self.inert_when)
 
     def honoured_by(self, image: str) -> bool:
         """Whether an image of this name honours the knob."""

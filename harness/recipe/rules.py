@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from harness.recipe.matcher import all_match
 from harness.recipe.names import KnobNames, known_variable
-from harness.recipe.schema import ENV_PREFIX, IMAGE, LOAD_KNOBS, TERM, Derived, Recipe, Rule
+from harness.recipe.schema import ENV_PREFIX, IMAGE, TERM, Derived, Recipe, Rule
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration, KnobValue
 
 Values = dict[str, KnobValue]
@@ -30,12 +31,9 @@ class Verdict:
         return self.because is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objection:
-    """A rule that does not hold."""
-
+class _Objection(NamedTuple):
     because: str
-    source: str | None = None
+    source: str | None
 
 
 def canonicalise(recipe: Recipe, configuration: Configuration) -> tuple[Configuration, tuple[str, ...]]:
@@ -55,43 +53,41 @@ def check(recipe: Recipe, configuration: Configuration) -> Verdict:
     dropped = tuple(name for name in named if name in inert)
     kept = {name: value for name, value in named.items() if name not in inert}
     effective = {name: value for name, value in effective.items() if name not in inert}
-    objection = _not_honoured(recipe, kept, effective) or _broken_rule(recipe, effective)
+    broken = _broken_rules(recipe, effective)
+    against = _not_honoured(recipe, kept, effective)
+    against += [_Objection(rule.because, rule.source) for rule in broken if rule.level == "refuse"]
+    said = tuple(rule.because for rule in broken if rule.level == "warn")
     return Verdict(
         configuration=replace(configuration, knobs=kept),
         effective=effective,
-        because=objection.because if objection else None,
-        source=objection.source if objection else None,
+        because=against[0].because if against else None,
+        source=against[0].source if against else None,
         inert=dropped,
-        warnings=_warnings(recipe, kept, effective),
+        warnings=(*said, *_token_budget(effective), *_unknown_image(recipe, kept, effective)),
     )
 
 
-def same_server_key(recipe: Recipe, verdict: Verdict) -> frozenset[tuple[str, bool, KnobValue]]:
+def same_server_key(recipe: Recipe, verdict: Verdict) -> frozenset[tuple[str, KnobValue]]:
     """Return what two configurations share exactly when they are one server.
 
     A local process gets the recipe's defaults, so that a default said aloud changes nothing; elsewhere the
     operator's own file decides what is not named.
     """
     values = verdict.effective if recipe.launch.style == "local_process" else verdict.configuration.knobs
-    return frozenset((name, isinstance(value, bool), value) for name, value in values.items())
+    return frozenset(values.items())
 
 
-def cell_rules(recipe: Recipe) -> tuple[Rule, ...]:
-    """The rules that name load knobs: they are about cells, not about a whole configuration."""
-    return tuple(rule for rule in recipe.rules if _about_cells(rule))
-
-
-def cell_objection(rule: Rule, values: Mapping[str, KnobValue]) -> Objection | None:
-    """Return the objection of a cell rule to a cell: its effective launch values and its load values."""
-    if all_match(rule.when, values) and not _required(rule, values):
-        return Objection(because=rule.because, source=rule.source)
-    return None
+def with_derived(recipe: Recipe, effective: Values) -> Values:
+    """Return the values with the numbers that the recipe derives from them."""
+    if not recipe.derived:
+        return effective
+    numbers = {name: _product(made, effective) for name, made in recipe.derived.items()}
+    return effective | {name: number for name, number in numbers.items() if number is not None}
 
 
 def _implied(recipe: Recipe, knobs: Mapping[str, KnobValue]) -> tuple[Values, Values]:
     named = dict(knobs)
-    defaults = {name: knob.default_value for name, knob in recipe.launch_knobs.items()}
-    effective: Values = {name: value for name, value in defaults.items() if value is not None} | named
+    effective: Values = recipe.launch_defaults | named
     for implication in recipe.implies:
         if all_match(implication.when, effective):
             effective |= implication.then
@@ -103,20 +99,20 @@ def _implied(recipe: Recipe, knobs: Mapping[str, KnobValue]) -> tuple[Values, Va
 def _inert(recipe: Recipe, effective: Values) -> set[str]:
     return {
         name
-        for name, knob in recipe.launch_knobs.items()
-        if name in effective and knob.inert_when and knob.is_inert(effective)
+        for name, conditions in recipe.inert_conditions.items()
+        if name in effective and any(all_match(condition, effective) for condition in conditions)
     }
 
 
-def _not_honoured(recipe: Recipe, named: Values, effective: Values) -> Objection | None:
+def _not_honoured(recipe: Recipe, named: Values, effective: Values) -> list[_Objection]:
     image = effective.get(IMAGE)
     if not isinstance(image, str) or image not in recipe.knobs[IMAGE].names:
-        return None
-    for name in named:
-        if not _honoured(recipe, name, image):
-            what = f"{name} has no effect on image {image}: every arm would be the same server"
-            return Objection(because=what, source=None)
-    return None
+        return []
+    ignored = [name for name in named if not _honoured(recipe, name, image)]
+    return [
+        _Objection(f"{name} has no effect on image {image}: every arm would be the same server", None)
+        for name in ignored
+    ]
 
 
 def _honoured(recipe: Recipe, name: str, image: str) -> bool:
@@ -127,22 +123,9 @@ def _honoured(recipe: Recipe, name: str, image: str) -> bool:
     return about is None or about.honoured_by(image)
 
 
-def _broken_rule(recipe: Recipe, effective: Values) -> Objection | None:
-    values = _with_derived(recipe, effective)
-    for rule in recipe.rules:
-        if rule.level == "refuse" and not _about_cells(rule) and _broken(rule, values):
-            return Objection(because=rule.because, source=rule.source)
-    return None
-
-
-def _warnings(recipe: Recipe, named: Values, effective: Values) -> tuple[str, ...]:
-    values = _with_derived(recipe, effective)
-    said = [
-        rule.because
-        for rule in recipe.rules
-        if rule.level == "warn" and not _about_cells(rule) and _broken(rule, values)
-    ]
-    return (*said, *_token_budget(effective), *_unknown_image(recipe, named, effective))
+def _broken_rules(recipe: Recipe, effective: Values) -> list[Rule]:
+    values = with_derived(recipe, effective)
+    return [rule for rule in recipe.launch_rules if all_match(rule.when, values) and not _required(rule, values)]
 
 
 def _token_budget(effective: Values) -> tuple[str, ...]:
@@ -169,11 +152,6 @@ def _unknown_image(recipe: Recipe, named: Values, effective: Values) -> tuple[st
     return (f"image {image} is not known to recipe {recipe.recipe}: it may ignore {', '.join(unsure)}",)
 
 
-def _with_derived(recipe: Recipe, effective: Values) -> Values:
-    numbers = {name: _product(made, effective) for name, made in recipe.derived.items()}
-    return effective | {name: number for name, number in numbers.items() if number is not None}
-
-
 def _product(made: Derived, effective: Values) -> int | None:
     product = 1
     for term in made.product_of:
@@ -185,13 +163,5 @@ def _product(made: Derived, effective: Values) -> int | None:
     return product
 
 
-def _broken(rule: Rule, values: Values) -> bool:
-    return all_match(rule.when, values) and not _required(rule, values)
-
-
 def _required(rule: Rule, values: Mapping[str, KnobValue]) -> bool:
     return bool(rule.require) and all_match(rule.require, values)
-
-
-def _about_cells(rule: Rule) -> bool:
-    return any(name in LOAD_KNOBS for name in (*rule.when, *rule.require))

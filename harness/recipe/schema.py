@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from harness.recipe.knob import Knob, honoured_by
 from harness.recipe.matcher import Matchers
+from harness.records.cell import KnobValue
 from harness.yaml_model import FileModel
 
 BUILT_IN_NAMES = ("port", "host", "recipe_dir", "cache_dir", "data_dir", "python")
@@ -118,6 +120,11 @@ class Rule(FileModel):
     source: str | None = Field(default=None, description="Where this is known from.")
     level: Literal["refuse", "warn"] = Field(default="refuse", description="warn: it boots, but say so.")
 
+    @property
+    def is_about_cells(self) -> bool:
+        """It names load knobs, so it is about cells and not about a whole configuration."""
+        return any(name in LOAD_KNOBS for name in (*self.when, *self.require))
+
 
 class Derived(FileModel):
     """A number worked out from knobs, for rules to name."""
@@ -148,10 +155,31 @@ class Recipe(FileModel):
     rules: tuple[Rule, ...] = Field(default=(), description="Which configurations boot.")
     simulation: dict[str, Any] | None = Field(default=None, description="How the simulated engine stands in for it.")
 
-    @property
+    @cached_property
     def launch_knobs(self) -> dict[str, Knob]:
         """Those that need a restart."""
         return {name: knob for name, knob in self.knobs.items() if knob.scope == "launch"}
+
+    @cached_property
+    def launch_defaults(self) -> dict[str, KnobValue]:
+        """What a launch knob is where the sweep does not name it, for those that say."""
+        defaults = {name: knob.default_value for name, knob in self.launch_knobs.items()}
+        return {name: value for name, value in defaults.items() if value is not None}
+
+    @cached_property
+    def inert_conditions(self) -> dict[str, tuple[Matchers, ...]]:
+        """Where a launch knob does nothing, for those that say."""
+        return {name: knob.inert_when for name, knob in self.launch_knobs.items() if knob.inert_when}
+
+    @cached_property
+    def launch_rules(self) -> tuple[Rule, ...]:
+        """The rules about whole configurations."""
+        return tuple(rule for rule in self.rules if not rule.is_about_cells)
+
+    @cached_property
+    def cell_rules(self) -> tuple[Rule, ...]:
+        """The rules that name load knobs."""
+        return tuple(rule for rule in self.rules if rule.is_about_cells)
 
 
 def json_schema() -> dict[str, Any]:

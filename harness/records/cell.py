@@ -94,6 +94,7 @@ class Refusal:
     because: str
     source: str | None = None
     where: str | None = None  # file:line:column in the sweep
+    loads: tuple[LoadPoint, ...] = ()  # the cells that are refused; empty: the whole configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
