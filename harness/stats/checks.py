@@ -12,7 +12,7 @@ from harness.records.trial import TrialRecord
 from harness.stats.case import Case, Limits
 from harness.stats.engine_checks import ENGINE_CHECKS
 from harness.stats.kinds import doubt
-from harness.stats.summary import decode_s, decode_tokens, event_gaps_s, output_tokens
+from harness.stats.summary import busy_s, decode_s, decode_tokens, output_tokens
 from harness.units import format_change, format_number, format_rate, format_ratio, format_seconds
 
 
@@ -241,7 +241,10 @@ def _all_reasoning(request: RequestRecord, case: Case) -> bool:
 
 def _client_step(case: Case) -> tuple[float | None, str]:
     """The step as the client saw it, or the engine's own where events are no steps."""
-    if _events_merged(case) is not None:
-        return case.metrics.values["iteration_s"], "busy time / iterations"
-    gaps = event_gaps_s(case.finished)
-    return case.metrics.values["inter_chunk_p50_s"] if gaps else None, "median event gap"
+    if _events_merged(case) is None:
+        return case.metrics.values["inter_chunk_p50_s"], "median event gap"
+    iterations = case.trial.counters.iterations
+    # Each request's first token comes from an iteration before its busy time begins.
+    decoding = iterations - len(case.finished) if iterations else 0
+    busy = busy_s((request.batches[0].at_s, request.batches[-1].at_s) for request in case.finished)
+    return (busy / decoding if decoding > 0 else None), "busy time / iterations"

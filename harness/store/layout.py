@@ -95,14 +95,14 @@ def create_run(root: Path, run_id: str) -> RunFolder:
         StoreError: it exists, or cannot be made.
     """
     folder = RunFolder(path=root / RESULTS / run_id)
+    if folder.path.exists():
+        raise StoreError("a run of this name exists already", where=str(folder.path))
     try:
         folder.path.parent.mkdir(parents=True, exist_ok=True)
         folder.path.mkdir()
         folder.logs.mkdir()
         sync_directory(folder.path)
         sync_directory(folder.path.parent)
-    except FileExistsError:
-        raise StoreError("a run of this name exists already", where=str(folder.path)) from None
     except OSError as error:
         raise StoreError(
             f"cannot make the folder of the run: {error.strerror}",
