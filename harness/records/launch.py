@@ -63,6 +63,8 @@ class LaunchRecord:
     live: LiveIdentity | None = None
     canary_before: CanaryReading | None = None
     canary_after: CanaryReading | None = None
+    canary_ratio: float | None = None  # canary_before against its like; above 1 is slower
+    canary_against: str | None = None
     command: tuple[str, ...] = ()  # redacted
     environment: dict[str, str] = field(default_factory=dict)  # what the harness set; redacted
     simulated: bool = False

@@ -65,6 +65,8 @@ class Plan:
     notes: tuple[str, ...] = ()  # what is parsed now and used by another command, and other advice
     drafts_per_cell: int = 400
     margin_ratio: float = 0.03
+    canary_limit_ratio: float = 0.03  # the recipe's: a boot that is slower by more is measured again
+    incumbent_id: str | None = None  # configuration id that gains are measured against
     simulated: bool = False
 
     @property

@@ -44,6 +44,7 @@ class TrialRecord:
     counters: CounterDelta
     client: ClientFacts
     warmup: WarmupFacts | None
+    fills: tuple[RequestRecord, ...] = ()  # prefixes put into the cache before the window: cold prefills, one by one
     jit_lines: tuple[str, ...] = ()  # log lines that report compilation inside the window
     failure: str | None = None  # why nothing could be measured
     no_speculation: bool = False

@@ -1,0 +1,75 @@
+"""`harness engine`: engines that this tool started: list, start, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import click
+
+from harness.engine.clock import SystemClock
+from harness.engine.orphans import EngineEntry, find_engines, remove_orphans
+from harness.engine.registry import default_registry
+
+_WORDS = {
+    "running": "running, its harness lives",
+    "orphan": "left behind by a harness that is dead",
+    "gone": "ended",
+}
+
+
+@click.group("engine")
+def command() -> None:
+    """List and stop engines that this tool started. Processes that it did not start are never touched."""
+
+
+@command.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+@click.option("--keep", is_flag=True, help="Only list: do not stop what a dead harness left behind.")
+def status(as_json: bool, keep: bool) -> None:
+    """List engines; those whose harness is dead are stopped."""
+    registry = default_registry()
+    entries = find_engines(registry)
+    stopped = [] if keep else asyncio.run(remove_orphans(registry, clock=SystemClock()))
+    if as_json:
+        click.echo(json.dumps({"engines": [_document(entry, stopped) for entry in entries]}, indent=2))
+        return
+    if not entries:
+        click.echo("no engine of this tool is running", err=True)
+    for entry in entries:
+        click.echo(_line(entry, stopped), err=True)
+
+
+@command.command("down")
+@click.option("--all", "even_owned", is_flag=True, help="Also engines whose harness is still measuring.")
+def down(even_owned: bool) -> None:
+    """Stop engines that a dead harness left behind; --all stops those of living ones too."""
+    registry = default_registry()
+    stopped = asyncio.run(remove_orphans(registry, clock=SystemClock(), even_owned=even_owned))
+    for entry in stopped:
+        click.echo(f"stopped {_name(entry)}", err=True)
+    if not stopped:
+        click.echo("nothing to stop", err=True)
+
+
+def _document(entry: EngineEntry, stopped: list[EngineEntry]) -> dict[str, object]:
+    return {
+        "launch_id": entry.launch.launch_id,
+        "run_id": entry.launch.run_id,
+        "recipe": entry.launch.recipe,
+        "port": entry.launch.port,
+        "state": entry.state,
+        "processes": [mark.pid for mark in entry.processes],
+        "log": str(entry.launch.log_path),
+        "stopped_now": any(each.launch.launch_id == entry.launch.launch_id for each in stopped),
+    }
+
+
+def _line(entry: EngineEntry, stopped: list[EngineEntry]) -> str:
+    now = "; stopped now" if any(each.launch.launch_id == entry.launch.launch_id for each in stopped) else ""
+    return f"{_name(entry)}: {_WORDS[entry.state]}{now}"
+
+
+def _name(entry: EngineEntry) -> str:
+    launch = entry.launch
+    return f"{launch.recipe} on port {launch.port} (run {launch.run_id}, {len(entry.processes)} processes)"

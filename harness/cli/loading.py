@@ -1,0 +1,88 @@
+"""A sweep file and the command line -> a planned sweep; a RUN -> its folder and figures. Shared by the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from pathlib import Path
+
+from harness.engine.host import host_facts
+from harness.errors import InputError
+from harness.recipe.find import find_sweep
+from harness.recipe.load import LoadedRecipe
+from harness.records.journal import RunData
+from harness.records.plan import Plan
+from harness.records.summary import CellSummary
+from harness.run.setup import PlannedSweep, Wishes, plan_sweep
+from harness.stats.case import Limits
+from harness.stats.cells import summarise_run
+from harness.store.layout import RunFolder, resolve_run
+from harness.store.reader import read_run
+from harness.sweep.load import Sweep, load_recipe_of, load_sweep
+from harness.sweep.site import load_site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What the command line says about a sweep."""
+
+    file: str
+    root: Path | None
+    engine: str | None
+    overrides: Sequence[str]
+    seed: int
+    launches: int | None
+
+
+def root_of(option: Path | None) -> Path:
+    """Return where results/ and reports/ lie: --root, else the site file's place, else here."""
+    if option is not None:
+        return option
+    return load_site().results_folder or Path.cwd()
+
+
+def plan_from(options: PlanOptions, *, earlier: RunData | None = None) -> PlannedSweep:
+    """Return the plan of a sweep file. Raises InputError."""
+    sweep = load_sweep(find_sweep(options.file), set_overrides=options.overrides)
+    recipe = _recipe(sweep, options.engine)
+    wishes = Wishes(seed=options.seed, launches=options.launches, time_limit_s=_time_limit_s(sweep))
+    return plan_sweep(sweep, recipe, host_facts(recipe.recipe.recipe), wishes, earlier=earlier)
+
+
+def stored_run(reference: str, root: Path, *, sweep: str | None = None) -> tuple[RunFolder, RunData]:
+    """Return a stored run. Raises InputError for an unknown RUN, StoreError for a damaged one."""
+    folder = resolve_run(reference, root=root, sweep=sweep)
+    return folder, read_run(folder)
+
+
+def summaries_of(run: RunData) -> tuple[CellSummary, ...]:
+    """Return the cells of a run with the limits of its recipe, as far as this machine still has it."""
+    return summarise_run(run.trials, run.launches, limits_of(run.plan))
+
+
+def limits_of(plan: Plan | None) -> Limits:
+    """Return where doubt begins under a plan."""
+    if plan is None:
+        return Limits()
+    return Limits(least_drafts=plan.drafts_per_cell, canary_ratio=plan.canary_limit_ratio)
+
+
+def _recipe(sweep: Sweep, engine: str | None) -> LoadedRecipe:
+    own = load_recipe_of(sweep)
+    if engine is None or engine == own.recipe.recipe:
+        return own
+    raise InputError(f"unknown engine: {engine}", hint="Leave --engine out, or name attach.")
+
+
+def _time_limit_s(sweep: Sweep) -> float | None:
+    """The budget's time, or what is left until finish_by, whichever ends first."""
+    budget = sweep.file.budget
+    if budget.finish_by is None:
+        return budget.time
+    now = datetime.now()
+    end = datetime.combine(now.date(), time.fromisoformat(budget.finish_by))
+    if end <= now:
+        end += timedelta(days=1)
+    until_s = (end - now).total_seconds()
+    return until_s if budget.time is None else min(until_s, budget.time)

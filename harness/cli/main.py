@@ -1,0 +1,101 @@
+"""The `harness` command: the one place where a failure becomes text and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from harness.errors import HarnessError, Interrupted, LaunchError
+
+_COMMANDS = {
+    "engine": "harness.cli.engine",
+    "plan": "harness.cli.plan",
+    "report": "harness.cli.report",
+    "schema": "harness.cli.schema",
+    "show": "harness.cli.show",
+    "sweep": "harness.cli.sweep",
+}
+_EXIT_INPUT = 2
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when it is named: `harness --help` must not wait for pandas."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, or None for an unknown name."""
+        module = _COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command = importlib.import_module(module).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _SUMMARIES[name]) for name in _COMMANDS])
+
+
+_SUMMARIES = {
+    "engine": "Start, stop and list engines that this tool started.",
+    "plan": "Show what a sweep would launch, refuse and cost, without launching.",
+    "report": "Write the dated report of a stored run.",
+    "schema": "Print the JSON Schema of sweep and recipe files.",
+    "show": "Show the cells of a run on the terminal, or as JSON.",
+    "sweep": "Plan, launch, measure and report: the main job.",
+}
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="harness-spec", prog_name="harness")
+def cli() -> None:
+    """Benchmark and tune speculative decoding on engines that this tool launches.
+
+    A sweep file goes in; each configuration is launched, measured and proved; a dated report comes out.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with a code of the table in the README."""
+    try:
+        code = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+    except HarnessError as failure:
+        _show(failure)
+        sys.exit(failure.exit_code)
+    except click.ClickException as failure:
+        failure.show(file=sys.stderr)
+        sys.exit(_EXIT_INPUT)
+    except (click.Abort, KeyboardInterrupt):
+        _show(Interrupted("interrupted"))
+        sys.exit(Interrupted.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has gone (`harness show --json | head`): nothing is wrong, and nothing can be said.
+        sys.stderr = sys.stdout = Path("/dev/null").open("w", encoding="utf-8")  # noqa: SIM115 - lives until the exit
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show(failure: HarnessError) -> None:
+    word = "interrupted" if isinstance(failure, Interrupted) else "error"
+    text = f"{failure.where}: {failure.what}" if failure.where else failure.what
+    click.secho(f"{word}: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(text, err=True)
+    if failure.hint:
+        for line in failure.hint.splitlines():
+            click.echo(f"  {line}", err=True)
+    if isinstance(failure, LaunchError) and failure.log_tail:
+        click.echo("  Last lines of the engine's log:", err=True)
+        for line in failure.log_tail:
+            click.echo(f"    {line}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+sweep_argument = click.argument("file", metavar="FILE")
+run_argument = click.argument("run", metavar="RUN", default="latest")
+root_option = click.option(
+    "--root",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where results/ and reports/ lie. Default: the site file's place, else the current directory.",
+)
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a knob of the sweep, as if the file said so."
+)
+engine_option = click.option(
+    "--engine", metavar="NAME", help="attach: measure the server that already runs, and start nothing."
+)
+seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Of the order and the prompts.")
+launches_option = click.option(
+    "--launches", type=click.IntRange(min=1), help="Boots of each configuration in all. Default: as the sweep says."
+)
+
+
+def plan_options(command: Command) -> Command:
+    """Add the options of every command that plans a sweep."""
+    for option in (launches_option, seed_option, set_option, engine_option, root_option, sweep_argument):
+        command = option(command)
+    return command

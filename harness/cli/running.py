@@ -1,0 +1,110 @@
+"""Carry out a planned sweep in this process: journal, signals, progress, report, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
+from harness.cli.reporting import progress_of, report_run
+from harness.cli.signals import stop_on_signals, survive_hangup
+from harness.engine.clock import SystemClock
+from harness.engine.registry import default_registry
+from harness.engine.shell import LocalShell
+from harness.errors import Interrupted
+from harness.recipe.find import places_for
+from harness.records.journal import RunData, SessionStart
+from harness.run.outcome import exit_code
+from harness.run.session import SessionTask, Tools, run_session
+from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
+from harness.store.journal import open_journal
+from harness.store.layout import RunFolder, create_run, new_run_id
+from harness.store.reader import read_run, write_manifest, write_plan
+from harness.store.rig import add_canary, read_canaries
+from harness.workload.cache import PromptCache, cache_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """A run on disk and what is to be done for it."""
+
+    folder: RunFolder
+    root: Path
+    planned: PlannedSweep
+    earlier: RunData | None
+    command: tuple[str, ...]
+
+
+def run_sweep(options: PlanOptions, *, resume: str | None, command: Sequence[str]) -> int:
+    """Carry out a sweep and return the exit code.
+
+    Raises:
+        Interrupted: stopped by a signal; the engine is gone and the journal is whole.
+        HarnessError: the input, the disk or the preparation is at fault.
+    """
+    root = root_of(options.root)
+    run = _resumed(options, root, resume, tuple(command)) if resume else _started(options, root, tuple(command))
+    try:
+        asyncio.run(_carry_out(run))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        data = read_run(run.folder)
+        raise Interrupted(
+            f"{len(data.done_trial_ids)} measured cells are kept in {run.folder.path}",
+            hint=f"Carry on with: harness sweep {options.file} --resume {run.folder.run_id}",
+        ) from None
+    report_run(run.folder, root)
+    data = read_run(run.folder)
+    return exit_code(data, summaries_of(data))
+
+
+def _started(options: PlanOptions, root: Path, command: tuple[str, ...]) -> _Run:
+    planned = plan_from(options)
+    clock = SystemClock()
+    launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
+    run_id = new_run_id(clock.stamp(), planned.sweep.name, os.getpid())
+    folder = create_run(root, run_id)
+    write_manifest(folder, new_manifest(planned, run_id=run_id, started_at=clock.stamp(), command=command))
+    return _Run(folder=folder, root=root, planned=planned, earlier=None, command=command)
+
+
+def _resumed(options: PlanOptions, root: Path, resume: str, command: tuple[str, ...]) -> _Run:
+    planned = plan_from(options)
+    folder, earlier = stored_run(resume, root, sweep=planned.sweep.name)
+    planned = plan_from(options, earlier=earlier)
+    return _Run(folder=folder, root=root, planned=planned, earlier=earlier, command=command)
+
+
+async def _carry_out(run: _Run) -> None:
+    clock = SystemClock()
+    planned, results = run.planned, run.root / "results"
+    rig_id = planned.host.rig_id
+    task = SessionTask(
+        run_id=run.folder.run_id,
+        rig_id=rig_id,
+        plan=planned.plan,
+        specs=launch_specs(planned, places_for(planned.recipe.recipe.recipe)),
+        shapes=planned.shapes,
+        cell_limit_s=planned.budget.cell_s,
+        time_limit_s=planned.budget.time_s,
+        earlier_launches=run.earlier.launches if run.earlier else (),
+        stored_canaries=read_canaries(results, rig_id),
+        keep_canaries=lambda canary: add_canary(results, rig_id, canary),
+    )
+    survive_hangup()
+    stop_on_signals(asyncio.current_task())
+    with open_journal(run.folder, at=clock.stamp()) as journal, progress_of(planned.plan) as progress:
+        write_plan(run.folder, planned.plan)
+        journal.append(SessionStart(at=clock.stamp(), command=run.command, harness_version=harness_version()))
+        tools = Tools(
+            clock=clock,
+            shell=LocalShell(),
+            registry=default_registry(),
+            journal=journal,
+            folder=run.folder,
+            prompt_cache=PromptCache(cache_folder(os.environ)),
+            on_event=progress.on_event,
+        )
+        await run_session(task, tools)

@@ -1,0 +1,60 @@
+"""`harness show RUN`: the cells of a run, finished or not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import click
+
+from harness.cli.following import follow
+from harness.cli.loading import root_of, summaries_of
+from harness.cli.options import root_option, run_argument
+from harness.cli.reporting import view_of
+from harness.records.journal import RunData
+from harness.report.terminal import print_result, stderr_console
+from harness.stats.cells import cell_document
+from harness.store.layout import resolve_run
+from harness.store.reader import read_run
+
+
+@click.command("show")
+@run_argument
+@root_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+@click.option("--follow", "following", is_flag=True, help="Watch the run until it ends.")
+def command(run: str, root: Path | None, as_json: bool, following: bool) -> None:
+    """Show the cells of RUN (an id, a unique prefix, a path, or latest)."""
+    folder = resolve_run(run, root=root_of(root))
+    if following:
+        asyncio.run(follow(folder))
+    if as_json:
+        click.echo(json.dumps(_document(read_run(folder)), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        print_result(view_of(folder), stderr_console())
+
+
+def _document(run: RunData) -> dict[str, object]:
+    manifest = run.manifest
+    return {
+        "run_id": manifest.run_id,
+        "sweep": manifest.sweep,
+        "recipe": manifest.recipe,
+        "started_at": manifest.started_at,
+        "harness_version": manifest.harness_version,
+        "simulated": manifest.simulated,
+        "launches": [
+            {
+                "launch_id": launch.launch_id,
+                "configuration": launch.configuration.knobs,
+                "round": launch.round,
+                "attempt": launch.attempt,
+                "outcome": launch.outcome,
+                "reason": launch.reason,
+                "ready_s": launch.ready_s,
+            }
+            for launch in run.launches
+        ],
+        "cells": [cell_document(summary) for summary in summaries_of(run)],
+    }

@@ -1,0 +1,136 @@
+"""An engine with everything that measures it: the stamped client, plain questions, counters, news of its death."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+
+import httpx
+
+from harness.client.endpoint import Endpoint, count_tokens, probe
+from harness.client.load import LoadResult, run_closed_loop
+from harness.client.openai import PreparedRequest, prepare, read_timeout_s
+from harness.client.redact import ApiKey
+from harness.client.transport import StampedTransport
+from harness.engine.endpoint import api_key
+from harness.engine.launch import RunningEngine
+from harness.errors import EndpointError
+from harness.metrics.scrape import scrape
+from harness.records.cell import LoadPoint, OutputLength
+from harness.records.clock import Clock
+from harness.records.counters import CounterSnapshot
+from harness.records.identity import content_id
+from harness.records.workload import Prompt, StreamPlan
+
+_QUESTION_TIMEOUT_S = 60.0
+_DRAFTING_TOKENS = 32
+_DRAFTING_PROMPT = Prompt(text="Write down the numbers from one to thirty in words, one after the other.", tokens=0)
+_DRAFTING_LOAD = LoadPoint(
+    workload_class="prose",
+    context_tokens=1,
+    concurrency=1,
+    output=OutputLength(tokens=_DRAFTING_TOKENS),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """One running engine, ready to be measured."""
+
+    engine: RunningEngine
+    endpoint: Endpoint
+    transport: StampedTransport
+    measured: httpx.AsyncClient  # over ``transport``
+    plain: httpx.AsyncClient  # scrapes and /tokenize
+    clock: Clock
+    seed: int
+    death: asyncio.Event  # set once the engine's process has ended
+
+    async def counters(self) -> CounterSnapshot | None:
+        """One scrape; None where the engine exports no counters. Raises EndpointError."""
+        key = self.endpoint.api_key
+        return await scrape(self.plain, self.endpoint.base_url, key.reveal() if key else None, self.clock)
+
+    async def count_tokens(self, text: str) -> int:
+        """Tokens of ``text`` as one user message, as the server counts them. Raises EndpointError."""
+        return await count_tokens(self.plain, self.endpoint, text)
+
+    @property
+    def tokenizer_id(self) -> str:
+        """Identity of what counts tokens: prompts built for it fit no other."""
+        return content_id([self.engine.spec.recipe, self.endpoint.model, self.endpoint.chat])
+
+    def prepared(self, streams: Sequence[StreamPlan], load: LoadPoint, seed: int) -> list[list[PreparedRequest]]:
+        """Return the requests of all streams, serialised. Each has a sampler seed of its own, the same in every arm."""
+        return [
+            [
+                prepare(self.endpoint, prompt, load, stream=stream, turn=turn, seed=seed + 1000 * stream + turn)
+                for turn, prompt in enumerate(plan.prompts)
+            ]
+            for stream, plan in enumerate(streams)
+        ]
+
+    async def replay(self, streams: Sequence[Sequence[PreparedRequest]], load: LoadPoint) -> LoadResult:
+        """Run a closed loop, which ends at once if the engine dies. Raises EndpointError if nobody accepts."""
+        spec = self.engine.spec
+        timeout_s = read_timeout_s(
+            load, prefill_tokens_per_s=spec.prefill_tokens_per_s, decode_tokens_per_s=spec.decode_tokens_per_s
+        )
+        try:
+            return await run_closed_loop(
+                self.transport,
+                streams,
+                read_timeout_s=timeout_s,
+                prewarm=self.transport.prewarm,
+                abort=self.death,
+            )
+        except httpx.TransportError as error:
+            raise EndpointError(f"the engine accepts no connection: {error}", where=self.endpoint.base_url) from error
+
+    async def draft(self) -> None:
+        """Send one short request, so that the engine drafts."""
+        await self.replay(self.prepared([StreamPlan(prompts=(_DRAFTING_PROMPT,))], _DRAFTING_LOAD, 0), _DRAFTING_LOAD)
+
+
+@asynccontextmanager
+async def bench_for(engine: RunningEngine, clock: Clock, *, seed: int) -> AsyncIterator[Bench]:
+    """Probe the engine and hold its clients open.
+
+    Raises:
+        EndpointError: it does not answer as an OpenAI-compatible engine.
+    """
+    variable = engine.spec.api_key_variable
+    value = api_key(engine.spec)
+    key = ApiKey(value, variable=variable) if value and variable else None
+    transport = StampedTransport()
+    async with (
+        httpx.AsyncClient(transport=transport, trust_env=False) as measured,
+        httpx.AsyncClient(timeout=_QUESTION_TIMEOUT_S, trust_env=False) as plain,
+    ):
+        endpoint = await probe(measured, engine.base_url, key, model=engine.model, chat=engine.spec.chat)
+        if endpoint.max_model_len is None:
+            endpoint = replace(endpoint, max_model_len=engine.max_model_len)
+        death = asyncio.Event()
+        watcher = asyncio.create_task(_watch(engine, death))
+        try:
+            yield Bench(
+                engine=engine,
+                endpoint=endpoint,
+                transport=transport,
+                measured=measured,
+                plain=plain,
+                clock=clock,
+                seed=seed,
+                death=death,
+            )
+        finally:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
+
+
+async def _watch(engine: RunningEngine, death: asyncio.Event) -> None:
+    await engine.died()
+    death.set()

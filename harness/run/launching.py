@@ -1,0 +1,188 @@
+"""One launch: boot, proof of what runs, canary, cells, canary, stop. Whatever happens, its record says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.engine.identity import Probes, read_identity, require_configuration
+from harness.engine.launch import LaunchSetting, RunningEngine, launched
+from harness.errors import EngineError, HarnessError, LaunchError, WrongConfigurationError
+from harness.recipe.spec import LaunchSpec
+from harness.records.cell import Cell
+from harness.records.events import LaunchReady, Note, TrialStarted
+from harness.records.launch import CanaryReading, LaunchOutcome, LaunchRecord, LiveIdentity
+from harness.records.plan import PlannedLaunch, PlannedTrial
+from harness.records.trial import TrialRecord
+from harness.run.bench import Bench, bench_for
+from harness.run.canary import CanaryReference, CanaryVerdict, judge
+from harness.run.canary_reading import read_canary
+from harness.run.streams import Prompts
+from harness.run.trial import TrialTask, measure_trial
+from harness.units import format_change
+from harness.workload.spec import StreamShape
+
+_LOG_TAIL_LINES = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchTask:
+    """A launch of the plan and all that it needs."""
+
+    planned: PlannedLaunch
+    attempt: int  # from 1
+    spec: LaunchSpec
+    setting: LaunchSetting
+    seed: int
+    shapes: Mapping[str, StreamShape]  # by load id
+    cell_limit_s: float | None
+    references: Sequence[CanaryReference]
+    may_repeat: bool  # a slow boot is given back unmeasured
+    engine_version: str | None  # of the run's earlier launches; None: none yet
+    source_for: Callable[[Bench], Prompts]
+    on_trial: Callable[[TrialRecord], None]  # writes it down
+    trials_before: int  # of the run, for progress
+    trials_in_all: int
+
+
+class _SlowBootError(EngineError):
+    """The canary is slow and the launch may be repeated."""
+
+
+async def run_launch(task: LaunchTask, on_end: Callable[[LaunchRecord], None]) -> LaunchRecord:
+    """Run one launch to its end and return its record, which ``on_end`` has been given.
+
+    A launch that fails is a result: only what the user must act on before anything else can run is raised.
+
+    Raises:
+        asyncio.CancelledError: the run was interrupted; the engine is stopped and the record written.
+        HarnessError: the input or the disk is at fault, not this launch.
+    """
+    account = _Account(task)
+    outcome: LaunchOutcome = "interrupted"
+    try:
+        async with launched(task.spec, task.setting) as engine:
+            account.engine = engine
+            outcome = await _measure(task, engine, account)
+    except _SlowBootError as slow:
+        outcome, account.reason = "slow_canary", slow.what
+    except WrongConfigurationError as wrong:
+        outcome, account.reason = "wrong_configuration", wrong.what
+    except LaunchError as failed:
+        outcome, account.reason, account.log_tail = "failed_to_boot", str(failed), failed.log_tail
+    except EngineError as failed:
+        outcome, account.reason = "died", str(failed)
+    finally:
+        if outcome == "interrupted":
+            account.reason = account.reason or "the run was interrupted"
+        record = account.close(outcome)
+        on_end(record)
+    return record
+
+
+class _Account:
+    """What is known of a launch so far."""
+
+    def __init__(self, task: LaunchTask) -> None:
+        self._task = task
+        self._started_at = task.setting.clock.stamp()
+        self._started_s = task.setting.clock.now_s()
+        self.engine: RunningEngine | None = None
+        self.live: LiveIdentity | None = None
+        self.before: CanaryReading | None = None
+        self.after: CanaryReading | None = None
+        self.verdict: CanaryVerdict | None = None
+        self.reason: str | None = None
+        self.log_tail: tuple[str, ...] = ()
+
+    def close(self, outcome: LaunchOutcome) -> LaunchRecord:
+        """Return the record as it stands."""
+        task, engine = self._task, self.engine
+        if outcome in ("died", "wrong_configuration") and engine is not None:
+            self.log_tail = self.log_tail or engine.log.tail(_LOG_TAIL_LINES)
+        return LaunchRecord(
+            launch_id=task.setting.launch_id,
+            run_id=task.setting.run_id,
+            round=task.planned.round,
+            attempt=task.attempt,
+            configuration=task.planned.configuration,
+            started_at=self._started_at,
+            outcome=outcome,
+            ready_s=engine.ready_s if engine else None,
+            total_s=task.setting.clock.now_s() - self._started_s,
+            reason=self.reason,
+            log_tail=self.log_tail,
+            boot=engine.boot_facts() if engine else None,
+            live=self.live,
+            canary_before=self.before,
+            canary_after=self.after,
+            canary_ratio=self.verdict.ratio if self.verdict else None,
+            canary_against=self.verdict.against if self.verdict else None,
+            command=engine.command if engine else (),
+            environment=dict(engine.environment) if engine else {},
+        )
+
+
+async def _measure(task: LaunchTask, engine: RunningEngine, account: _Account) -> LaunchOutcome:
+    async with bench_for(engine, task.setting.clock, seed=task.seed) as bench:
+        account.live = await _identity(task, bench)
+        task.setting.on_event(LaunchReady(ready_s=engine.ready_s, proof=account.live.proof))
+        source = task.source_for(bench)
+        account.before = await read_canary(bench, source, salt=f"{task.setting.launch_id}-before")
+        account.verdict = _judge(task, account.before)
+        for number, planned in enumerate(task.planned.trials):
+            if planned.done:
+                continue
+            task.setting.on_event(_trial_started(task, planned, number))
+            task.on_trial(await measure_trial(bench, source, _trial_task(task, planned)))
+            if bench.death.is_set():
+                account.reason = await engine.died()
+                return "died"
+        account.after = await read_canary(bench, source, salt=f"{task.setting.launch_id}-after")
+    return "measured"
+
+
+async def _identity(task: LaunchTask, bench: Bench) -> LiveIdentity:
+    probes = Probes(counters=bench.counters, draft=bench.draft, clock=bench.clock)
+    live = await read_identity(bench.engine, probes)
+    require_configuration(live, task.spec)
+    if task.engine_version and live.engine_version and live.engine_version != task.engine_version:
+        raise HarnessError(
+            f"the engine is version {live.engine_version}, but this run was measured on {task.engine_version}",
+            where=task.spec.recipe,
+            hint="Start a new run: one table must not mix two engines.",
+        )
+    return live
+
+
+def _judge(task: LaunchTask, reading: CanaryReading | None) -> CanaryVerdict | None:
+    if reading is None:
+        return None
+    verdict = judge(task.planned.configuration, reading, task.references)
+    if verdict.is_slow(task.spec.canary_limit_ratio):
+        slow = f"this boot is slow: its canary is {format_change(verdict.ratio)} against {verdict.against}"
+        if task.may_repeat:
+            raise _SlowBootError(f"{slow}; booted again once")
+        task.setting.on_event(Note(text=f"{slow}, again. Its cells are measured, with a doubt."))
+    return verdict
+
+
+def _trial_started(task: LaunchTask, planned: PlannedTrial, number: int) -> TrialStarted:
+    return TrialStarted(
+        cell=Cell(configuration=task.planned.configuration, load=planned.load),
+        ordinal=task.trials_before + number + 1,
+        trials=task.trials_in_all,
+    )
+
+
+def _trial_task(task: LaunchTask, planned: PlannedTrial) -> TrialTask:
+    return TrialTask(
+        trial_id=planned.trial_id,
+        run_id=task.setting.run_id,
+        launch_id=task.setting.launch_id,
+        round=task.planned.round,
+        repeat=task.attempt,
+        cell=Cell(configuration=task.planned.configuration, load=planned.load),
+        shape=task.shapes[planned.load.load_id],
+        limit_s=task.cell_limit_s,
+    )

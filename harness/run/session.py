@@ -1,0 +1,284 @@
+"""Follow a plan: launch after launch into the journal, until all is measured, the budget is spent, or it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.engine.launch import LaunchSetting
+from harness.engine.orphans import remove_orphans
+from harness.engine.preparation import PreparationPlace, prepare
+from harness.engine.registry import Registry
+from harness.engine.shell import Shell
+from harness.recipe.spec import LaunchSpec
+from harness.records.clock import Clock
+from harness.records.events import LaunchEnded, LaunchStarted, Note, OnEvent, TrialDone
+from harness.records.identity import content_id
+from harness.records.journal import LaunchStart, RunNote, SessionEnd, SessionOutcome
+from harness.records.launch import LaunchRecord
+from harness.records.plan import Plan, PlannedLaunch
+from harness.records.trial import MEASURING_VERSION, TrialRecord
+from harness.run.bench import Bench
+from harness.run.canary import CanaryReference, judge, speculates
+from harness.run.launching import LaunchTask, run_launch
+from harness.run.pace import Pace
+from harness.run.streams import Prompts
+from harness.store.journal import Journal
+from harness.store.layout import RunFolder
+from harness.store.rig import StoredCanary
+from harness.units import format_change, format_seconds
+from harness.workload.cache import PromptCache
+from harness.workload.spec import StreamShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The edges of a session: everything that touches a clock, a process or a disk."""
+
+    clock: Clock
+    shell: Shell
+    registry: Registry
+    journal: Journal
+    folder: RunFolder
+    prompt_cache: PromptCache | None
+    on_event: OnEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTask:
+    """A run to carry out, or to carry on with."""
+
+    run_id: str
+    rig_id: str
+    plan: Plan
+    specs: Mapping[str, LaunchSpec]  # by configuration id
+    shapes: Mapping[str, StreamShape]  # by load id
+    cell_limit_s: float | None
+    time_limit_s: float | None
+    earlier_launches: Sequence[LaunchRecord]  # of this run
+    stored_canaries: Sequence[StoredCanary]  # of this rig
+    keep_canaries: Callable[[StoredCanary], None] = field(default=lambda canary: None)
+
+
+async def run_session(task: SessionTask, tools: Tools) -> tuple[LaunchRecord, ...]:
+    """Carry out the plan and return the records of the launches made now.
+
+    Raises:
+        asyncio.CancelledError: stopped from outside; everything measured is in the journal.
+        HarnessError: preparation failed, or the disk did.
+    """
+    session = _Session(task, tools)
+    outcome: SessionOutcome = "stopped"
+    reason: str | None = None
+    try:
+        await session.run()
+        outcome = "finished"
+    except asyncio.CancelledError:
+        outcome = "interrupted"
+        raise
+    except Exception as error:
+        reason = str(error)
+        raise
+    finally:
+        tools.journal.append(SessionEnd(at=tools.clock.stamp(), outcome=outcome, reason=reason))
+    return tuple(session.records)
+
+
+class _Session:
+    def __init__(self, task: SessionTask, tools: Tools) -> None:
+        self._task = task
+        self._tools = tools
+        self._started_s = tools.clock.now_s()
+        self._pace = Pace(task.plan)
+        self.records: list[LaunchRecord] = []
+
+    async def run(self) -> None:
+        """Clean up, prepare, launch round after round."""
+        task, tools = self._task, self._tools
+        for orphan in await remove_orphans(tools.registry, clock=tools.clock):
+            self._note(f"stopped an engine that a killed run had left behind ({orphan.launch.launch_id})")
+        todo = [launch for launch in task.plan.launches if not launch.done and launch.fits_budget]
+        tools.on_event(self._pace.started(task.run_id, launches=len(todo)))
+        await self._prepare(todo)
+        for round_number in sorted({launch.round for launch in todo}):
+            launches = [launch for launch in todo if launch.round == round_number]
+            for launch in launches:
+                if not self._fits(launch):
+                    return
+                await self._launch_until_accepted(launch)
+            await self._repeat_slow(launches)
+
+    async def _prepare(self, todo: Sequence[PlannedLaunch]) -> None:
+        steps = {
+            step.creates: step
+            for launch in todo
+            for step in self._task.specs[launch.configuration.configuration_id].preparation
+        }
+        place = PreparationPlace(
+            shell=self._tools.shell,
+            clock=self._tools.clock,
+            on_event=self._tools.on_event,
+            log_path=self._tools.folder.logs / "preparation.log",
+            registry=self._tools.registry,
+            run_id=self._task.run_id,
+        )
+        await prepare(tuple(steps.values()), place)
+
+    async def _launch_until_accepted(self, launch: PlannedLaunch) -> None:
+        attempt = 1 + self._attempts(launch)
+        record = await self._launch(launch, attempt=attempt, may_repeat=True)
+        if record.outcome == "slow_canary":
+            await self._launch(launch, attempt=attempt + 1, may_repeat=False)
+
+    async def _repeat_slow(self, launches: Sequence[PlannedLaunch]) -> None:
+        """Boots that were accepted before there was anything to compare them with are judged at the end of a round."""
+        for launch in launches:
+            record = next((each for each in reversed(self.records) if _is_of(each, launch)), None)
+            if record is None or record.outcome != "measured" or record.canary_before is None:
+                continue
+            if record.canary_ratio is not None or record.attempt > 1 or not self._fits(launch):
+                continue
+            references = [each for each in self._references() if each.reading is not record.canary_before]
+            verdict = judge(launch.configuration, record.canary_before, references)
+            if verdict.is_slow(self._spec(launch).canary_limit_ratio):
+                change = format_change(verdict.ratio)
+                self._note(
+                    f"{launch.configuration.label}: its boot was slow ({change} against {verdict.against}); "
+                    "measured again, and the second boot counts"
+                )
+                again = replace(launch, trials=tuple(replace(trial, done=False) for trial in launch.trials))
+                await self._launch(again, attempt=record.attempt + 1, may_repeat=False)
+
+    async def _launch(self, launch: PlannedLaunch, *, attempt: int, may_repeat: bool) -> LaunchRecord:
+        launch_id = content_id([self._task.run_id, launch.launch_key, attempt])
+        self._announce(launch, launch_id, attempt)
+        self._pace.launch_begins(self._tools.clock.now_s(), launch)
+        launch_task = LaunchTask(
+            planned=launch,
+            attempt=attempt,
+            spec=self._spec(launch),
+            setting=self._setting(launch, launch_id),
+            seed=self._task.plan.seed,
+            shapes=self._task.shapes,
+            cell_limit_s=self._task.cell_limit_s,
+            references=self._references(),
+            may_repeat=may_repeat,
+            engine_version=self._engine_version(),
+            source_for=self._source,
+            on_trial=self._write_trial,
+            trials_before=self._pace.done_trials,
+            trials_in_all=self._pace.trials,
+        )
+        return await run_launch(launch_task, self._write_launch)
+
+    def _announce(self, launch: PlannedLaunch, launch_id: str, attempt: int) -> None:
+        tools = self._tools
+        start = LaunchStart(
+            launch_id=launch_id,
+            launch_key=launch.launch_key,
+            ordinal=launch.ordinal,
+            round=launch.round,
+            attempt=attempt,
+            configuration=launch.configuration,
+            started_at=tools.clock.stamp(),
+        )
+        tools.journal.append(start)
+        tools.on_event(
+            LaunchStarted(
+                ordinal=launch.ordinal,
+                launches=len(self._task.plan.launches),
+                configuration=launch.configuration,
+                expected_s=self._spec(launch).expected_launch_s,
+            )
+        )
+
+    def _setting(self, launch: PlannedLaunch, launch_id: str) -> LaunchSetting:
+        tools = self._tools
+        return LaunchSetting(
+            run_id=self._task.run_id,
+            launch_id=launch_id,
+            log_path=tools.folder.logs / f"{launch.ordinal:02d}-{launch_id}.log",
+            shell=tools.shell,
+            clock=tools.clock,
+            on_event=tools.on_event,
+            registry=tools.registry,
+        )
+
+    def _spec(self, launch: PlannedLaunch) -> LaunchSpec:
+        return self._task.specs[launch.configuration.configuration_id]
+
+    def _source(self, bench: Bench) -> Prompts:
+        return Prompts(bench, cache=self._tools.prompt_cache, seed=self._task.plan.seed)
+
+    def _write_trial(self, trial: TrialRecord) -> None:
+        self._tools.journal.append(trial)
+        remaining_s = self._pace.trial_done(self._tools.clock.now_s(), trial.trial_id)
+        self._tools.on_event(TrialDone(trial=trial, remaining_s=remaining_s))
+
+    def _write_launch(self, record: LaunchRecord) -> None:
+        self._tools.journal.append(record)
+        self.records.append(record)
+        if record.outcome == "measured" and record.canary_before is not None:
+            self._task.keep_canaries(
+                StoredCanary(
+                    at=record.started_at,
+                    configuration_id=record.configuration.configuration_id,
+                    engine_version=record.live.engine_version if record.live else None,
+                    measuring_version=MEASURING_VERSION,
+                    reading=record.canary_before,
+                )
+            )
+        self._tools.on_event(LaunchEnded(launch=record))
+
+    def _references(self) -> list[CanaryReference]:
+        """Accepted boots: of this run, and of this rig under the same engine."""
+        here = [
+            CanaryReference(
+                configuration_id=record.configuration.configuration_id,
+                speculates=speculates(record.configuration),
+                reading=record.canary_before,
+                at=record.started_at,
+            )
+            for record in (*self._task.earlier_launches, *self.records)
+            if record.outcome == "measured" and record.canary_before is not None
+        ]
+        stored = [
+            CanaryReference(
+                configuration_id=canary.configuration_id, speculates=None, reading=canary.reading, at=canary.at
+            )
+            for canary in self._task.stored_canaries
+            if canary.measuring_version == MEASURING_VERSION and canary.engine_version == self._engine_version()
+        ]
+        return [*stored, *here]
+
+    def _engine_version(self) -> str | None:
+        records = (*self._task.earlier_launches, *self.records)
+        versions = [record.live.engine_version for record in records if record.live and record.live.engine_version]
+        return versions[0] if versions else None
+
+    def _attempts(self, launch: PlannedLaunch) -> int:
+        return sum(_is_of(record, launch) for record in (*self._task.earlier_launches, *self.records))
+
+    def _fits(self, launch: PlannedLaunch) -> bool:
+        limit_s = self._task.time_limit_s
+        if limit_s is None:
+            return True
+        spent_s = self._tools.clock.now_s() - self._started_s
+        needed_s = self._pace.scaled(launch.predicted_s)
+        if spent_s + needed_s <= limit_s or not self.records:
+            return True
+        self._note(
+            f"the budget of {format_seconds(limit_s)} ends here: {format_seconds(spent_s)} are spent and the next "
+            f"launch needs about {format_seconds(needed_s)}; resume the run to measure the rest"
+        )
+        return False
+
+    def _note(self, text: str) -> None:
+        self._tools.journal.append(RunNote(at=self._tools.clock.stamp(), text=text))
+        self._tools.on_event(Note(text=text))
+
+
+def _is_of(record: LaunchRecord, launch: PlannedLaunch) -> bool:
+    same = record.configuration.configuration_id == launch.configuration.configuration_id
+    return same and record.round == launch.round

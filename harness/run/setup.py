@@ -1,0 +1,166 @@
+"""From a loaded sweep to a run that can start, or start again: plan, launch specs, shapes, manifest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import InputError
+from harness.recipe.build import Places, build_launch
+from harness.recipe.load import LoadedRecipe
+from harness.recipe.spec import LaunchSpec
+from harness.records.journal import RunData
+from harness.records.manifest import HostFacts, Manifest
+from harness.records.plan import Plan
+from harness.records.trial import MEASURING_VERSION
+from harness.run.cost import EngineCost
+from harness.run.plan import Budget, Identity, PlanRequest, make_plan
+from harness.sweep.cells import Expansion, expand
+from harness.sweep.load import Sweep
+from harness.workload.spec import StreamShape, streams_for
+
+DISTRIBUTION = "harness-spec"
+_REPORTED_LIBRARIES = ("httpx", "h11", "numpy", "scipy", "pandas", "matplotlib", "pydantic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the command line adds to the sweep file."""
+
+    seed: int = 1
+    launches: int | None = None  # of each configuration in all; None: as the sweep says
+    time_limit_s: float | None = None  # None: as the sweep says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSweep:
+    """A plan with what is needed to carry it out."""
+
+    sweep: Sweep
+    recipe: LoadedRecipe
+    host: HostFacts
+    plan: Plan
+    expansion: Expansion
+    budget: Budget
+    shapes: Mapping[str, StreamShape] = field(default_factory=dict)  # by load id
+
+
+def plan_sweep(
+    sweep: Sweep, recipe: LoadedRecipe, host: HostFacts, wishes: Wishes, *, earlier: RunData | None = None
+) -> PlannedSweep:
+    """Return the plan of a sweep. Nothing is launched.
+
+    Args:
+        sweep: as loaded.
+        recipe: the one that it names.
+        host: of this machine.
+        wishes: of the command line.
+        earlier: the run to carry on with; what it has measured is done.
+
+    Raises:
+        InputError: nothing is left to measure, a prompt cannot be made, or ``earlier`` is of another engine or host.
+    """
+    expansion = expand(sweep, recipe.recipe)
+    if earlier is not None:
+        _require_same(earlier.manifest, sweep, recipe, host)
+    file = sweep.file
+    time_s = wishes.time_limit_s if wishes.time_limit_s is not None else file.budget.time
+    budget = Budget(time_s=time_s, cell_s=file.budget.cell)
+    most_k = max((group.configuration.num_speculative_tokens or 0) for group in expansion.groups)
+    plan = make_plan(
+        PlanRequest(
+            base=_base(sweep, recipe, expansion, earlier.manifest.seed if earlier else wishes.seed),
+            groups=expansion.groups,
+            rounds=wishes.launches or file.repeat.launches,
+            cost=_cost(recipe),
+            identity=Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id),
+            budget=budget,
+            most_speculative_tokens=most_k,
+            done_trials=earlier.done_trial_ids if earlier else frozenset(),
+        )
+    )
+    loads = {load.load_id: load for group in expansion.groups for load in group.loads}
+    shapes = {name: streams_for(load, drafts=file.repeat.drafts, k=most_k) for name, load in loads.items()}
+    return PlannedSweep(
+        sweep=sweep, recipe=recipe, host=host, plan=plan, expansion=expansion, budget=budget, shapes=shapes
+    )
+
+
+def launch_specs(planned: PlannedSweep, places: Places) -> dict[str, LaunchSpec]:
+    """Return how each configuration is launched, by configuration id. Raises InputError."""
+    return {
+        configuration.configuration_id: build_launch(planned.recipe, configuration, places)
+        for configuration in planned.plan.configurations
+    }
+
+
+def new_manifest(planned: PlannedSweep, *, run_id: str, started_at: str, command: Sequence[str]) -> Manifest:
+    """Return the provenance of a run that starts now."""
+    return Manifest(
+        run_id=run_id,
+        sweep=planned.sweep.name,
+        sweep_sha256=planned.sweep.sha256,
+        sweep_file=Path(planned.sweep.source.name).name,
+        recipe=planned.recipe.recipe.recipe,
+        recipe_sha256=planned.recipe.sha256,
+        harness_version=harness_version(),
+        measuring_version=MEASURING_VERSION,
+        started_at=started_at,
+        seed=planned.plan.seed,
+        command=tuple(command),
+        host=planned.host,
+        versions={name: importlib.metadata.version(name) for name in _REPORTED_LIBRARIES}
+        | {"python": platform.python_version()},
+    )
+
+
+def harness_version() -> str:
+    """Of this installation."""
+    return importlib.metadata.version(DISTRIBUTION)
+
+
+def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, seed: int) -> Plan:
+    later = tuple(f"{later.key} is checked now and used by {later.used_by}" for later in sweep.later_keys)
+    return Plan(
+        sweep=sweep.name,
+        recipe=recipe.recipe.recipe,
+        seed=seed,
+        launches=(),
+        refusals=expansion.refusals,
+        collapsed=expansion.collapsed,
+        excluded_configurations=expansion.excluded_configurations,
+        excluded_cells=expansion.excluded_cells,
+        notes=(*expansion.notes, *later),
+        drafts_per_cell=sweep.file.repeat.drafts,
+        margin_ratio=sweep.file.margin,
+        canary_limit_ratio=recipe.recipe.measuring.canary_limit_ratio,
+        incumbent_id=expansion.incumbent.configuration_id if expansion.incumbent else None,
+    )
+
+
+def _cost(recipe: LoadedRecipe) -> EngineCost:
+    launch, measuring = recipe.recipe.launch, recipe.recipe.measuring
+    return EngineCost(
+        launch_s=launch.expected_launch_s,
+        prefill_tokens_per_s=measuring.prefill_tokens_per_s,
+        decode_tokens_per_s=measuring.decode_tokens_per_s,
+    )
+
+
+def _require_same(manifest: Manifest, sweep: Sweep, recipe: LoadedRecipe, host: HostFacts) -> None:
+    """A resumed run goes on with the same engine on the same rig, or its table would mix two."""
+    differences = {
+        "sweep": (manifest.sweep, sweep.name),
+        "recipe": (manifest.recipe_sha256[:12], recipe.sha256[:12]),
+        "rig": (manifest.host.rig_id, host.rig_id),
+        "measuring version": (str(manifest.measuring_version), str(MEASURING_VERSION)),
+    }
+    for what, (then, now) in differences.items():
+        if then != now:
+            raise InputError(
+                f"run {manifest.run_id} cannot be resumed here: its {what} was {then} and is {now} now",
+                hint="Start a new run without --resume.",
+            )

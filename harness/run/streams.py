@@ -1,0 +1,64 @@
+"""The prompts of trials, warm-ups and canaries on one engine: texts come from the workload, counts from the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from harness.records.cell import LoadPoint
+from harness.records.workload import Prompt, StreamPlan
+from harness.run.bench import Bench
+from harness.workload.cache import PromptCache
+from harness.workload.prompts import TextSource, Workload, build_workload
+from harness.workload.spec import StreamShape
+
+MOST_WARMUP_ROUNDS = 5
+_WARMUP_SEED_OFFSET = 1_000_003  # warm-up texts are other texts than the measured ones
+
+StreamsOfRound = Callable[[int], Awaitable[Sequence[StreamPlan]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPrompts:
+    """What one trial sends, in this order: fills, warm-up rounds as many as needed, streams."""
+
+    fills: tuple[Prompt, ...]
+    warmup_round: StreamsOfRound
+    streams: tuple[StreamPlan, ...]
+
+
+class Prompts:
+    """Makes prompts that fit one engine. ``seed`` is the sweep's: every arm gets the same texts."""
+
+    def __init__(self, bench: Bench, *, cache: PromptCache | None, seed: int) -> None:
+        self._seed = seed
+        self._texts = TextSource(bench.count_tokens, tokenizer=bench.tokenizer_id, cache=cache)
+
+    async def for_trial(self, load: LoadPoint, shape: StreamShape, *, salt: str) -> TrialPrompts:
+        """Return the prompts of one trial; ``salt`` makes their heads unique to it.
+
+        Raises:
+            InputError: no prompt of the asked length can be made for this engine.
+            EndpointError: the engine cannot count tokens.
+        """
+        if load.cache == "cold":
+            workload = await self._build(load, turns=shape.turns, salt=salt)
+
+            async def cold_round(number: int) -> Sequence[StreamPlan]:
+                offset = _WARMUP_SEED_OFFSET * (number + 1)
+                warmup = await self._build(load, turns=1, salt=f"{salt}-warm-up-{number}", seed_offset=offset)
+                return warmup.streams
+
+            return TrialPrompts(fills=(), warmup_round=cold_round, streams=workload.streams)
+
+        # A reused prefix is warmed up on that very prefix: with turns of its own, which no measured one repeats.
+        workload = await self._build(load, turns=shape.turns + MOST_WARMUP_ROUNDS, salt=salt)
+
+        async def reused_round(number: int) -> Sequence[StreamPlan]:
+            return [StreamPlan(prompts=(stream.prompts[shape.turns + number],)) for stream in workload.streams]
+
+        measured = tuple(StreamPlan(prompts=stream.prompts[: shape.turns]) for stream in workload.streams)
+        return TrialPrompts(fills=workload.fills, warmup_round=reused_round, streams=measured)
+
+    async def _build(self, load: LoadPoint, *, turns: int, salt: str, seed_offset: int = 0) -> Workload:
+        return await build_workload(self._texts, load, turns=turns, seed=self._seed + seed_offset, salt=salt)

@@ -1,0 +1,57 @@
+"""Which boots are slow, and against what."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.records.cell import Configuration
+from harness.records.launch import CanaryReading
+from harness.run.canary import CanaryReference, judge
+
+
+def configuration(k: int) -> Configuration:
+    return Configuration(recipe="r", knobs={"num_speculative_tokens": k})
+
+
+def boot(k: int, *, step_s: float = 0.02, ttft_s: float = 0.04, elsewhere: bool = False) -> CanaryReference:
+    return CanaryReference(
+        configuration_id=configuration(k).configuration_id,
+        speculates=None if elsewhere else k > 0,
+        reading=CanaryReading(step_s=step_s, ttft_s=ttft_s),
+        at="2026-01-02T03:04:05+00:00",
+    )
+
+
+def test_the_first_boot_has_nothing_to_be_compared_with() -> None:
+    verdict = judge(configuration(4), CanaryReading(step_s=1.0, ttft_s=1.0), [])
+    assert verdict.ratio is None
+    assert not verdict.is_slow(0.2)
+
+
+def test_boots_of_the_same_configuration_compare_by_step_time() -> None:
+    references = [boot(4, step_s=0.020), boot(4, step_s=0.022), boot(4, step_s=0.021), boot(2, step_s=0.001)]
+    verdict = judge(configuration(4), CanaryReading(step_s=0.034, ttft_s=0.04), references)
+    assert verdict.ratio == pytest.approx(0.034 / 0.021)
+    assert verdict.is_slow(0.2)
+    assert "3 boots of this configuration, the oldest of 2026-01-02" in verdict.against
+
+
+def test_other_configurations_compare_by_time_to_first_token_and_only_their_like() -> None:
+    references = [boot(2, ttft_s=0.040), boot(6, ttft_s=0.042), boot(0, ttft_s=0.010)]
+    slow = judge(configuration(4), CanaryReading(step_s=0.9, ttft_s=0.070), references)
+    assert slow.is_slow(0.2)
+    fine = judge(configuration(4), CanaryReading(step_s=0.9, ttft_s=0.045), references)
+    assert not fine.is_slow(0.2), "a step costs more with every drafted token: no reason to call a boot slow"
+    assert judge(configuration(0), CanaryReading(step_s=0.9, ttft_s=0.5), references[:2]).ratio is None
+
+
+def test_boots_of_other_runs_are_no_peers_of_other_configurations() -> None:
+    references = [boot(2, elsewhere=True), boot(6, elsewhere=True), boot(8, elsewhere=True)]
+    assert judge(configuration(4), CanaryReading(step_s=9.0, ttft_s=9.0), references).ratio is None
+    assert judge(configuration(2), CanaryReading(step_s=9.0, ttft_s=9.0), references).is_slow(0.2)
+
+
+def test_a_fast_boot_is_not_slow() -> None:
+    verdict = judge(configuration(4), CanaryReading(step_s=0.01, ttft_s=0.01), [boot(4)])
+    assert verdict.ratio == pytest.approx(0.5)
+    assert not verdict.is_slow(0.03)

@@ -1,0 +1,127 @@
+"""Rounds, order, identity and budget of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.records.cell import CellGroup, Configuration, LoadPoint, OutputLength
+from harness.records.plan import Plan
+from harness.run.cost import EngineCost, predict_trial_s
+from harness.run.plan import Budget, Identity, PlanRequest, make_plan
+from harness.workload.spec import streams_for
+
+COST = EngineCost(launch_s=30.0, prefill_tokens_per_s=2000.0, decode_tokens_per_s=50.0)
+
+
+def load(context_tokens: int = 256, concurrency: int = 1, tokens: int = 128) -> LoadPoint:
+    return LoadPoint(
+        workload_class="prose",
+        context_tokens=context_tokens,
+        concurrency=concurrency,
+        output=OutputLength(tokens=tokens),
+    )
+
+
+def request(*, depths: tuple[int, ...] = (0, 2, 4), rounds: int = 2, **changes: object) -> PlanRequest:
+    loads = tuple(load(context, streams) for context in (256, 1024) for streams in (1, 4))
+    groups = [
+        CellGroup(configuration=Configuration(recipe="r", knobs={"num_speculative_tokens": k}), loads=loads)
+        for k in depths
+    ]
+    base = Plan(sweep="s", recipe="r", seed=1, launches=())
+    whole = PlanRequest(
+        base=base,
+        groups=groups,
+        rounds=rounds,
+        cost=COST,
+        identity=Identity(recipe_sha256="a", rig_id="b"),
+        budget=Budget(),
+        most_speculative_tokens=max(depths),
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+def test_every_configuration_is_launched_once_before_any_twice() -> None:
+    plan = make_plan(request(rounds=3))
+    rounds = [launch.round for launch in plan.launches]
+    assert rounds == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    for number in (1, 2, 3):
+        ids = [each.configuration.configuration_id for each in plan.launches if each.round == number]
+        assert len(set(ids)) == 3
+
+
+def test_the_order_depends_on_the_seed_and_on_nothing_else() -> None:
+    depths = tuple(range(8))
+    orders = {
+        seed: [
+            launch.configuration.num_speculative_tokens
+            for launch in make_plan(
+                replace(request(depths=depths), base=Plan(sweep="s", recipe="r", seed=seed, launches=()))
+            ).launches
+        ]
+        for seed in (1, 1, 2, 3)
+    }
+    again = make_plan(request(depths=depths))
+    assert orders[1] == [launch.configuration.num_speculative_tokens for launch in again.launches]
+    assert len({tuple(order) for order in orders.values()}) == 3
+    assert orders[1][:8] != orders[1][8:], "each round has an order of its own"
+
+
+def test_short_contexts_come_first_in_every_launch() -> None:
+    for launch in make_plan(request()).launches:
+        contexts = [trial.load.context_tokens for trial in launch.trials]
+        assert contexts == sorted(contexts)
+
+
+def test_more_rounds_keep_the_identity_of_what_is_done() -> None:
+    once = {trial.trial_id for launch in make_plan(request(rounds=1)).launches for trial in launch.trials}
+    twice = [trial.trial_id for launch in make_plan(request(rounds=2)).launches for trial in launch.trials]
+    assert once < set(twice)
+    assert len(twice) == len(set(twice)) == 2 * len(once)
+
+
+def test_another_engine_or_rig_makes_other_trials() -> None:
+    def ids(identity: Identity) -> set[str]:
+        plan = make_plan(request(identity=identity))
+        return {trial.trial_id for launch in plan.launches for trial in launch.trials}
+
+    here = ids(Identity(recipe_sha256="a", rig_id="b"))
+    assert here.isdisjoint(ids(Identity(recipe_sha256="x", rig_id="b")))
+    assert here.isdisjoint(ids(Identity(recipe_sha256="a", rig_id="x")))
+
+
+def test_done_trials_cost_nothing() -> None:
+    first = make_plan(request(rounds=1)).launches[0]
+    done = frozenset(trial.trial_id for trial in first.trials)
+    plan = make_plan(request(rounds=1, done_trials=done))
+    assert plan.launches[0].done
+    assert plan.launches[0].predicted_s == 0
+    assert all(not launch.done for launch in plan.launches[1:])
+
+
+def test_a_budget_drops_launches_from_the_end() -> None:
+    whole = make_plan(request(rounds=2))
+    half_s = sum(launch.predicted_s for launch in whole.launches[:3])
+    plan = make_plan(request(rounds=2, budget=Budget(time_s=half_s)))
+    assert [launch.fits_budget for launch in plan.launches] == [True] * 3 + [False] * 3
+    assert plan.predicted_s <= half_s
+
+
+@given(
+    context=st.integers(256, 131072),
+    concurrency=st.integers(1, 64),
+    tokens=st.integers(1, 4096),
+    drafts=st.integers(1, 2000),
+)
+def test_a_bigger_cell_is_never_predicted_to_be_cheaper(
+    context: int, concurrency: int, tokens: int, drafts: int
+) -> None:
+    def seconds(one: LoadPoint, wanted: int) -> float:
+        return predict_trial_s(one, COST, streams_for(one, drafts=wanted, k=4))
+
+    here = seconds(load(context, concurrency, tokens), drafts)
+    assert 0 < here <= seconds(load(context * 2, concurrency, tokens), drafts)
+    assert here <= seconds(load(context, concurrency, tokens), drafts * 2)
