@@ -18,10 +18,10 @@ _TOLERANCE_RATIO = 0.005
 _TOLERANCE_TOKENS = 4
 _NEARBY_CUTS = 12
 _CLOSING_TEXT = (
-    "and so we went on to the end of the road and came back by the way that we knew for the sun was low and the air"
-    " was cold but no one had a word to say of it until the door of the old house was in view and then all at once"
-    " there was talk of food and fire and who should sit near the wall and what the next day might bring to those who"
-    " had to work in the field or on the boat while the rest could stay in bed as long as they had a mind to"
+    "and so we came to the old wall by the way that was all of it for no one could say a word to us but it was a long"
+    " day and we had to go on as if all was one to him or her who should do so much in so short a time until we came"
+    " back to it and saw that no man was in the house but one who had a mind to say what he could of the war and of it"
+    " all at last so that we sat by him on the wall and then had a word or two as the day was at an end for us"
 )
 _CLOSING = tuple(_CLOSING_TEXT.split())
 
@@ -63,17 +63,38 @@ class Calibration:
     """What is known of a tokenizer and a server's template before the first text."""
 
     empty: Probe  # the frame with a closing of one word and no text
-    full_closing_tokens: int  # what all closing words cost beyond the first
+    closing_tokens: tuple[int, ...]  # by words less one: what a closing costs beyond one of a single word
     nonce_is_constant: bool  # any head takes the same tokens
+
+    @property
+    def by_character(self) -> bool:
+        """A closing word costs as many tokens as it has characters."""
+        return self.closing_tokens[-1] >= len(_closing(len(_CLOSING))) - len(_closing(1))
 
 
 async def calibrate(count_tokens: CountTokens, frame: Frame, heads: tuple[str, ...]) -> Calibration:
-    """Count the frame with each of ``heads``, and with the longest closing."""
+    """Count the frame with each of ``heads``, and closings as far as they are not one token a word, or a character."""
     empty, *others = [await count(count_tokens, replace(frame, before=head).text("", 1)) for head in heads]
-    full = await count(count_tokens, replace(frame, before=heads[0]).text("", len(_CLOSING)))
+    costs = {1: 0}
+
+    async def measure(low: int, high: int) -> None:
+        costs[high] = await count(count_tokens, replace(frame, before=heads[0]).text("", high)) - empty
+        await fill(low, high)
+
+    async def fill(low: int, high: int) -> None:
+        for weigh in (lambda words: words, lambda words: len(_closing(words))):
+            if costs[high] - costs[low] == weigh(high) - weigh(low):
+                costs.update({words: costs[low] + weigh(words) - weigh(low) for words in range(low, high)})
+                return
+        if high - low > 1:
+            middle = (low + high) // 2
+            await measure(low, middle)
+            await fill(middle, high)
+
+    await measure(1, len(_CLOSING))
     return Calibration(
         empty=Probe(0, 1, empty),
-        full_closing_tokens=full - empty,
+        closing_tokens=tuple(costs[words] for words in range(1, len(_CLOSING) + 1)),
         nonce_is_constant=all(other == empty for other in others),
     )
 
@@ -86,41 +107,13 @@ async def count(count_tokens: CountTokens, text: str) -> int:
     return tokens
 
 
-class TokenizerModel:
-    """What the counts so far say about a tokenizer. It grows, so that later texts take fewer counts."""
-
-    def __init__(self, calibration: Calibration) -> None:
-        self.tokens_per_weight = 1.0
-        self._full = float(calibration.full_closing_tokens)
-        self._closing = {1: 0.0, len(_CLOSING): self._full}  # tokens beyond a closing of one word, as measured
-
-    @property
-    def by_character(self) -> bool:
-        """A closing word costs as many tokens as it has characters, not one."""
-        return self._full > 2 * (len(_CLOSING) - 1)
-
-    def closing_tokens(self, words: int) -> float:
-        """Return what a closing costs beyond one of a single word: measured, else guessed."""
-        if words in self._closing:
-            return self._closing[words]
-        if self.by_character:
-            return float(len(_closing(words)) - len(_closing(1)))
-        return (words - 1) * self._full / (len(_CLOSING) - 1)
-
-    def learn_closing(self, one: Probe, other: Probe) -> None:
-        """Learn from two counts of texts that differ in the closing alone."""
-        for known, new in ((one, other), (other, one)):
-            if known.closing_words in self._closing:
-                difference = new.tokens - known.tokens
-                self._closing.setdefault(new.closing_words, self._closing[known.closing_words] + difference)
-
-
 class Fitter:
     """Finds texts of given counts with one server's tokenizer."""
 
     def __init__(self, count_tokens: CountTokens, calibration: Calibration) -> None:
         self._count_tokens = count_tokens
-        self.model = TokenizerModel(calibration)
+        self.calibration = calibration
+        self._tokens_per_weight = 1.0  # as the last text had it, so that the next one starts nearer
 
     async def fit(self, frame: Frame, supply: Supply, *, target: int, start: Probe, within: int = 0) -> Fitted:
         """Return a text of ``target`` tokens, whatever the server adds included.
@@ -141,7 +134,8 @@ class Fitter:
                 f"{target} tokens are too few for a prompt",
                 hint=f"Its head, its instruction and the server's template alone take {start.tokens} tokens.",
             )
-        search = _Search(self.model, supply, target=target, start=start)
+        search = _Search(self.calibration, supply, target=target, start=start)
+        search.tokens_per_weight = self._tokens_per_weight
         for _ in range(MOST_COUNTS):
             words, closing_words = search.next_cut()
             text = frame.text(supply.body(words), closing_words)
@@ -149,6 +143,7 @@ class Fitter:
             search.learn(probe)
             if abs(probe.tokens - target) <= within:
                 break
+        self._tokens_per_weight = search.tokens_per_weight
         best = search.best
         if abs(best.tokens - target) > tolerance_tokens(target):
             raise EndpointError(
@@ -167,8 +162,9 @@ def tolerance_tokens(target: int) -> int:
 class _Search:
     """Chooses the next cut to count, from all counts so far."""
 
-    def __init__(self, model: TokenizerModel, supply: Supply, *, target: int, start: Probe) -> None:
-        self._model = model
+    def __init__(self, calibration: Calibration, supply: Supply, *, target: int, start: Probe) -> None:
+        self.tokens_per_weight = 1.0
+        self._calibration = calibration
         self._supply = supply
         self._target = target
         self._start = start
@@ -184,39 +180,35 @@ class _Search:
 
     def next_cut(self) -> tuple[int, int]:
         """Return words of the text and of the closing that should hit the target, and were not tried."""
-        anchor = self.best if self._probes else self._start
-        cut = self._closing_alone(anchor) if self._probes else None
-        if cut is None:
-            cut = self._moved(anchor)
+        cut = self._closing_alone() or self._moved(self.best if self._probes else self._start)
         self._tried.add(cut)
         return cut
 
     def learn(self, probe: Probe) -> None:
-        """Take a count into the model."""
-        for earlier in self._probes:
-            if earlier.words == probe.words:
-                self._model.learn_closing(earlier, probe)
+        """Take a count into account."""
         self._probes.append(probe)
         tokens = probe.tokens - self._start.tokens - self._closing_change(self._start, probe.closing_words)
         weight = self._supply.weight(probe.words)
         if tokens > 0 and weight > 0:
-            self._model.tokens_per_weight = tokens / weight
+            self.tokens_per_weight = tokens / weight
 
-    def _closing_alone(self, anchor: Probe) -> tuple[int, int] | None:
-        wanted = self._target - anchor.tokens
-        for closing_words in range(1, 2 * self._room + 1):
-            cut = (anchor.words, closing_words)
-            if abs(self._closing_change(anchor, closing_words) - wanted) < 0.5 and cut not in self._tried:
-                return cut
+    def _closing_alone(self) -> tuple[int, int] | None:
+        """Return an exact cut of a text that was counted with another closing: the costs of closings are known."""
+        for probe in sorted(self._probes, key=lambda probe: abs(probe.tokens - self._target)):
+            for closing_words in range(1, 2 * self._room + 1):
+                cut = (probe.words, closing_words)
+                change = self._closing_change(probe, closing_words)
+                if probe.tokens + change == self._target and cut not in self._tried:
+                    return cut
         return None
 
     def _moved(self, anchor: Probe) -> tuple[int, int]:
         wanted = self._target - anchor.tokens - self._closing_change(anchor, self._room)
-        rate = self._model.tokens_per_weight
+        rate = self.tokens_per_weight
         here = self._supply.weight(anchor.words)
         ideal = max(1, self._supply.words_up_to(here + wanted / rate))
         # Characters are exact weights: no need to narrow, and every nearby cut may be the one.
-        low, high = (1, self._supply.words) if self._model.by_character else self._bracket()
+        low, high = (1, self._supply.words) if self._calibration.by_character else self._bracket()
         if not low <= ideal <= high:
             ideal = (low + high) // 2  # the weights are wrong about these words: halve what is left
 
@@ -225,11 +217,10 @@ class _Search:
             # In whole tokens, so that among equally good guesses the one that leaves most room for the next is taken.
             return abs(round(anchor.tokens + moved) - self._target), abs(cut[0] - ideal) + abs(cut[1] - self._room)
 
-        cuts = (
-            (words, closing_words)
-            for words in range(max(low, ideal - _NEARBY_CUTS), min(high, ideal + _NEARBY_CUTS) + 1)
-            for closing_words in range(1, 2 * self._room + 1)
-        )
+        nearby = range(max(low, ideal - _NEARBY_CUTS), min(high, ideal + _NEARBY_CUTS) + 1)
+        counted = {probe.words for probe in self._probes}  # their closings were considered, and none is exact
+        fresh = [words for words in nearby if words not in counted]
+        cuts = ((words, closing_words) for words in fresh or nearby for closing_words in range(1, 2 * self._room + 1))
         return min((cut for cut in cuts if cut not in self._tried), key=miss, default=(ideal, self._room))
 
     def _bracket(self) -> tuple[int, int]:
@@ -243,8 +234,9 @@ class _Search:
                 high = min(high, probe.words)
         return min(low, high), max(low, high)
 
-    def _closing_change(self, probe: Probe, closing_words: int) -> float:
-        return self._model.closing_tokens(closing_words) - self._model.closing_tokens(probe.closing_words)
+    def _closing_change(self, probe: Probe, closing_words: int) -> int:
+        costs = self._calibration.closing_tokens
+        return costs[closing_words - 1] - costs[probe.closing_words - 1]
 
 
 def _closing(words: int) -> str:

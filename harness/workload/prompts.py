@@ -31,7 +31,7 @@ class Workload:
         return workload_id_of(self.streams)
 
 
-class PromptSource:
+class TextSource:
     """Where texts come from: a server's tokenizer, and what was made with it before.
 
     ``count_tokens`` counts a single user message, the server's template included. ``tokenizer`` names model, template
@@ -64,7 +64,7 @@ class PromptSource:
         return miss == 0 or (not texts.nonce_is_constant and miss <= tolerance_tokens(first.tokens))
 
 
-async def build_prompts(source: PromptSource, order: PromptOrder, *, salt: str) -> tuple[Prompt, ...]:
+async def build_prompts(source: TextSource, order: PromptOrder, *, salt: str) -> tuple[Prompt, ...]:
     """Return ``streams`` x ``turns`` prompts in the order in which they are first due.
 
     Raises: as build_workload.
@@ -74,7 +74,7 @@ async def build_prompts(source: PromptSource, order: PromptOrder, *, salt: str) 
     return tuple(stream.prompts[turn] for turn in turns for stream in workload.streams)
 
 
-async def build_workload(source: PromptSource, load: LoadPoint, *, turns: int, seed: int, salt: str) -> Workload:
+async def build_workload(source: TextSource, load: LoadPoint, *, turns: int, seed: int, salt: str) -> Workload:
     """Return what a trial of ``load`` sends.
 
     Args:
@@ -100,7 +100,7 @@ async def build_workload(source: PromptSource, load: LoadPoint, *, turns: int, s
     return await _build(source, order, salt=salt)
 
 
-async def _build(source: PromptSource, order: PromptOrder, *, salt: str) -> Workload:
+async def _build(source: TextSource, order: PromptOrder, *, salt: str) -> Workload:
     texts = await source.texts(order)
     heads = _Heads(source.count_tokens, salt=salt, counted=not texts.nonce_is_constant)
     if order.cache == "cold":

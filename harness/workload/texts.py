@@ -53,7 +53,7 @@ class Texts:
 
 
 async def calibrated(count_tokens: CountTokens, workload_class: str) -> Calibration:
-    """Measure what texts of a class need to know of the server, in six counts of short texts."""
+    """Measure what texts of a class need to know of the server, in a few counts of short texts."""
     heads = tuple(nonce_head(_BUILD, index) for index in range(_CALIBRATING_HEADS))
     return await calibrate(count_tokens, _frame(content_class_named(workload_class), heads[0]), heads)
 
@@ -65,17 +65,17 @@ async def write_texts(count_tokens: CountTokens, order: PromptOrder, calibration
         InputError: the context is smaller than the frame of a prompt.
         EndpointError: the server's counts do not let any text come near enough.
     """
-    writer = _Writer(Fitter(count_tokens, calibration), order, calibration)
+    writer = _Writer(Fitter(count_tokens, calibration), order)
     if order.cache == "cold":
         return await writer.cold()
     return await writer.reused(prefixes=1 if order.cache == "shared" else order.streams)
 
 
 class _Writer:
-    def __init__(self, fitter: Fitter, order: PromptOrder, calibration: Calibration) -> None:
+    def __init__(self, fitter: Fitter, order: PromptOrder) -> None:
         self._fitter = fitter
+        self._calibration = fitter.calibration
         self._order = order
-        self._calibration = calibration
         self._class = content_class_named(order.workload_class)
         self._corpus = load_corpus(order.workload_class)
 
@@ -116,7 +116,7 @@ class _Writer:
         passages = passages_for(
             self._corpus, seed=order.seed, label=label, index=index, context_tokens=order.context_tokens
         )
-        return Supply(passages, by_character=self._fitter.model.by_character)
+        return Supply(passages, by_character=self._calibration.by_character)
 
     def _frame(self, before: str) -> Frame:
         return _frame(self._class, before)
