@@ -14,6 +14,9 @@ from pydantic_core import ErrorDetails
 from harness.errors import InputError
 from harness.yaml_source import KeyPath, Source, raise_all
 
+DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
+_SHARED = "x-shared"
+
 
 class FileModel(BaseModel):
     """A part of a file that people write: unknown keys and wrong types are errors."""
@@ -35,6 +38,18 @@ def validated(model: type[Model], source: Source) -> Model:
         raise  # unreachable: there is at least one
 
 
+def shared(name: str) -> dict[str, Any]:
+    """Return a JSON Schema that stands for the shared definition ``name`` until editor_schema puts it in."""
+    return {_SHARED: name}
+
+
+def editor_schema(model: type[BaseModel], *, title: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a file, as small as an editor needs it, with shared definitions."""
+    schema = model.model_json_schema(by_alias=True)
+    schema["$defs"] = {**schema.get("$defs", {}), **definitions}
+    return {"$schema": DRAFT_2020_12, "title": title, **_for_editors(schema)}
+
+
 def did_you_mean(word: str, known: Iterable[str], *, limit: int = 24) -> str:
     """Return a hint: the nearest of ``known``, and what else there is."""
     names = sorted(known)
@@ -42,6 +57,23 @@ def did_you_mean(word: str, known: Iterable[str], *, limit: int = 24) -> str:
     listed = ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
     guess = f'Did you mean "{close[0]}"? ' if close else ""
     return f"{guess}Known here: {listed or 'nothing'}."
+
+
+def _for_editors(schema: Any) -> Any:
+    """Without the titles that only repeat a key, and with references to shared definitions."""
+    if isinstance(schema, list):
+        return [_for_editors(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    cleaned: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):
+            cleaned[key] = {name: _for_editors(inner) for name, inner in value.items()}
+        elif key == _SHARED:
+            cleaned["$ref"] = f"#/$defs/{value}"
+        elif key != "title":
+            cleaned[key] = _for_editors(value)
+    return cleaned
 
 
 def _problem(model: type[BaseModel], source: Source, error: ErrorDetails) -> InputError:

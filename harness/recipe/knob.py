@@ -6,9 +6,9 @@ import shlex
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from harness.recipe.matcher import Matchers, same_value
+from harness.recipe.matcher import Conditions, same_value
 from harness.records.cell import KnobValue
 from harness.units import parse_ratio, parse_tokens
 from harness.yaml_model import FileModel
@@ -43,17 +43,10 @@ class Knob(FileModel):
     )
     names: dict[str, str] = Field(default={}, description="Short names for values: name to what the engine gets.")
     sets: Reach | None = Field(default=None, description="How the value reaches the engine.")
-    inert_when: tuple[Matchers, ...] = Field(
+    inert_when: Conditions = Field(
         default=(), description="Where any of these holds the knob does nothing, and is dropped."
     )
     images: tuple[str, ...] = Field(default=(), description="Patterns of the images that honour it; empty: all.")
-
-    @field_validator("inert_when", mode="before")
-    @classmethod
-    def _one_or_many(cls, raw: Any) -> Any:
-        if isinstance(raw, dict):
-            return (raw,)
-        return tuple(raw) if isinstance(raw, list) else raw
 
     @property
     def default_value(self) -> KnobValue | None:

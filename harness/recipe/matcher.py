@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from harness.records.cell import KnobValue
-from harness.yaml_model import FileModel
+from harness.yaml_model import FileModel, shared
 
 Scalar = bool | int | float | str
 
@@ -46,6 +46,12 @@ class Test(FileModel):
         )
 
 
+def _one_or_many(raw: Any) -> Any:
+    if isinstance(raw, dict):
+        return (raw,)
+    return tuple(raw) if isinstance(raw, list) else raw
+
+
 def _read(raw: Any) -> Any:
     if isinstance(raw, list):
         return tuple(_read(item) for item in raw)
@@ -63,27 +69,35 @@ def _read(raw: Any) -> Any:
     return test.model_copy(update={"is_not": _read(test.is_not)}) if test.is_not is not None else test
 
 
-_SCHEMA = {
-    "description": "A value, a list (any of them), or a test.",
-    "anyOf": [
-        {"type": ["string", "number", "boolean"]},
-        {"type": "array", "items": {}},
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "minProperties": 1,
-            "properties": {
-                "multiple_of": {"type": "integer", "exclusiveMinimum": 0},
-                "at_least": {"type": "number"},
-                "at_most": {"type": "number"},
-                "not": {},
-                "set": {"type": "boolean"},
+DEFINITIONS: dict[str, Any] = {
+    "matcher": {
+        "description": "A value, a list (any of them), or a test.",
+        "anyOf": [
+            {"type": ["string", "number", "boolean"]},
+            {"type": "array", "items": {}},
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "minProperties": 1,
+                "properties": {
+                    "multiple_of": {"type": "integer", "exclusiveMinimum": 0},
+                    "at_least": {"type": "number"},
+                    "at_most": {"type": "number"},
+                    "not": {},
+                    "set": {"type": "boolean"},
+                },
             },
-        },
-    ],
+        ],
+    }
 }
-Matcher = Annotated[Any, PlainValidator(_read), WithJsonSchema(_SCHEMA)]
+_MATCHERS = {"type": "object", "additionalProperties": shared("matcher")}
+Matcher = Annotated[Any, PlainValidator(_read), WithJsonSchema(shared("matcher"))]
 Matchers = dict[str, Matcher]
+Conditions = Annotated[
+    tuple[Matchers, ...],
+    BeforeValidator(_one_or_many),
+    WithJsonSchema({"anyOf": [_MATCHERS, {"type": "array", "items": _MATCHERS}]}),
+]
 
 
 def matches(matcher: Any, value: KnobValue | None) -> bool:

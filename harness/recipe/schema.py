@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from harness.recipe.knob import Knob, honoured_by
-from harness.recipe.matcher import Matchers
+from harness.recipe.matcher import DEFINITIONS, Conditions, Matchers
 from harness.records.cell import KnobValue
-from harness.yaml_model import FileModel
+from harness.yaml_model import FileModel, editor_schema
 
 BUILT_IN_NAMES = ("port", "host", "recipe_dir", "cache_dir", "data_dir", "python")
 LOAD_KNOBS = (
@@ -26,7 +26,6 @@ LOAD_KNOBS = (
 )
 IMAGE = "image"
 TERM = re.compile(r"^([a-z][a-z0-9_]*)(?: \+ ([0-9]+))?$")
-DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
 ENV_PREFIX = "env."
 
 
@@ -78,7 +77,7 @@ class Launch(FileModel):
     ready_timeout_s: float = Field(gt=0, description="Give up waiting after this.")
     stop_timeout_s: float = Field(default=30.0, gt=0, description="Then it is killed.")
     expected_launch_s: float = Field(ge=0, description="For predicted times.")
-    k_may_be_trimmed_when: tuple[Matchers, ...] = Field(
+    k_may_be_trimmed_when: Conditions = Field(
         default=(), description="Where any of these holds, fewer than k tokens may be drafted in a step."
     )
 
@@ -167,7 +166,7 @@ class Recipe(FileModel):
         return {name: value for name, value in defaults.items() if value is not None}
 
     @cached_property
-    def inert_conditions(self) -> dict[str, tuple[Matchers, ...]]:
+    def inert_conditions(self) -> dict[str, Conditions]:
         """Where a launch knob does nothing, for those that say."""
         return {name: knob.inert_when for name, knob in self.launch_knobs.items() if knob.inert_when}
 
@@ -184,5 +183,4 @@ class Recipe(FileModel):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of recipe files."""
-    schema = Recipe.model_json_schema(by_alias=True)
-    return {"$schema": DRAFT_2020_12, **schema, "title": "harness recipe"}
+    return editor_schema(Recipe, title="harness recipe", definitions=DEFINITIONS)

@@ -7,70 +7,86 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from harness.recipe.schema import DRAFT_2020_12
 from harness.sweep.load_knobs import LOAD_KNOBS
 from harness.sweep.values import ClockTime, Ratio, Seconds
-from harness.yaml_model import FileModel
+from harness.yaml_model import FileModel, editor_schema, shared
 
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _NUMBER = {"type": ["number", "string"]}
-_NATURAL = {
-    "type": "object",
-    "description": "Natural length, at most this many tokens.",
-    "additionalProperties": False,
-    "required": ["natural"],
-    "properties": {"natural": _NUMBER},
-}
-_VALUE = {"anyOf": [_SCALAR, _NATURAL]}
-_RANGE = {
-    "type": "object",
-    "description": "A range, both ends included.",
-    "additionalProperties": False,
-    "required": ["from", "to"],
-    "properties": {
-        "from": {**_NUMBER, "description": "The first value."},
-        "to": {**_NUMBER, "description": "The last value, where the steps reach it."},
-        "step": {**_NUMBER, "description": "Added from value to value."},
-        "factor": {**_NUMBER, "description": "Multiplied from value to value."},
-    },
-    "oneOf": [{"required": ["step"]}, {"required": ["factor"]}],
-}
-_LIST = {"type": "array", "minItems": 1, "items": {"anyOf": [_SCALAR, _NATURAL, {"type": "array", "items": _SCALAR}]}}
-_AXIS = {"description": "A value is fixed; a list or a range is an axis.", "anyOf": [_SCALAR, _NATURAL, _LIST, _RANGE]}
-_CONFIGURATION = {"type": "object", "additionalProperties": {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}}
-_MATCH = {"type": "object", "minProperties": 1, "additionalProperties": {"anyOf": [_VALUE, _LIST]}}
-
-_MIX = {
-    "anyOf": [
-        {
-            "type": "object",
-            "required": ["by"],
-            "additionalProperties": False,
-            "properties": {"by": {"enum": ["requests", "tokens"]}},
-        },
-        {
-            "type": "object",
-            "additionalProperties": {
+DEFINITIONS: dict[str, Any] = {
+    "value": {
+        "anyOf": [
+            _SCALAR,
+            {
                 "type": "object",
-                "minProperties": 1,
-                "additionalProperties": {"type": "number", "minimum": 0},
+                "description": "Natural length, at most this many tokens.",
+                "additionalProperties": False,
+                "required": ["natural"],
+                "properties": {"natural": _NUMBER},
             },
+        ]
+    },
+    "values": {
+        "type": "array",
+        "minItems": 1,
+        "items": {"anyOf": [shared("value"), {"type": "array", "items": _SCALAR}]},
+    },
+    "range": {
+        "type": "object",
+        "description": "A range, both ends included.",
+        "additionalProperties": False,
+        "required": ["from", "to"],
+        "properties": {
+            "from": {**_NUMBER, "description": "The first value."},
+            "to": {**_NUMBER, "description": "The last value, where the steps reach it."},
+            "step": {**_NUMBER, "description": "Added from value to value."},
+            "factor": {**_NUMBER, "description": "Multiplied from value to value."},
         },
-    ]
+        "oneOf": [{"required": ["step"]}, {"required": ["factor"]}],
+    },
+    "axis": {
+        "description": "A value is fixed; a list or a range is an axis.",
+        "anyOf": [shared("value"), shared("values"), shared("range")],
+    },
+    "match": {"anyOf": [shared("value"), shared("values")]},
+    "knobs": {
+        "type": "object",
+        "additionalProperties": {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]},
+    },
+    "mix": {
+        "anyOf": [
+            {
+                "type": "object",
+                "required": ["by"],
+                "additionalProperties": False,
+                "properties": {"by": {"enum": ["requests", "tokens"]}},
+            },
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "minProperties": 1,
+                    "additionalProperties": {"type": "number", "minimum": 0},
+                },
+            },
+        ]
+    },
 }
 
 
-def _named(schema: dict[str, Any]) -> dict[str, Any]:
+def _load_knobs(schema: dict[str, Any]) -> dict[str, Any]:
     """The load knobs by name, so that an editor completes and explains them."""
     return {name: {**schema, "description": knob.help} for name, knob in LOAD_KNOBS.items()}
 
 
-Axes = Annotated[
-    dict[str, Any],
-    WithJsonSchema({"type": "object", "properties": _named(_AXIS), "additionalProperties": _AXIS}),
-]
-Values = Annotated[dict[str, Any], WithJsonSchema(_CONFIGURATION)]
-Match = Annotated[dict[str, Any], WithJsonSchema({**_MATCH, "properties": _named({"anyOf": [_VALUE, _LIST]})})]
+def _map_of(name: str) -> WithJsonSchema:
+    schema = shared(name)
+    return WithJsonSchema({"type": "object", "properties": _load_knobs(schema), "additionalProperties": schema})
+
+
+Axes = Annotated[dict[str, Any], _map_of("axis")]
+Match = Annotated[dict[str, Any], _map_of("match")]
+Values = Annotated[dict[str, Any], WithJsonSchema(shared("knobs"))]
 
 
 def _name_or_values(raw: Any) -> Any:
@@ -82,7 +98,7 @@ def _name_or_values(raw: Any) -> Any:
 NameOrValues = Annotated[
     Any,
     BeforeValidator(_name_or_values),
-    WithJsonSchema({"anyOf": [{"type": "string"}, _CONFIGURATION]}),
+    WithJsonSchema({"anyOf": [{"type": "string"}, shared("knobs")]}),
 ]
 
 
@@ -215,7 +231,7 @@ class SweepFile(FileModel):
     incumbent: NameOrValues = Field(default="today", description="What gains are measured against.")
     compare: Compare | None = Field(default=None, description="The two arms of `harness ab`.")
     workload: Trace | None = Field(default=None, description="A trace, instead of `class`.")
-    mix: Annotated[dict[str, Any], WithJsonSchema(_MIX)] | None = Field(
+    mix: Annotated[dict[str, Any], WithJsonSchema(shared("mix"))] | None = Field(
         default=None, description="Weights of the cells: per knob and value, multiplied; or {by: requests | tokens}."
     )
     objective: str = Field(default="seconds", description="seconds, or the name of a metric.")
@@ -230,5 +246,4 @@ class SweepFile(FileModel):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of sweep files, for editors."""
-    schema = SweepFile.model_json_schema(by_alias=True)
-    return {"$schema": DRAFT_2020_12, **schema, "title": "harness sweep"}
+    return editor_schema(SweepFile, title="harness sweep", definitions=DEFINITIONS)
