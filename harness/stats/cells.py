@@ -25,20 +25,25 @@ def summarise_run(
     The rate without speculation under the same load, where the run has one, is the physical reference for the others.
     """
     by_launch = {launch.launch_id: launch for launch in launches}
-    metrics = {trial.trial_id: trial_metrics(trial) for trial in trials}
-    baselines = _baselines(trials, metrics)
+    # Not by trial_id: a trial that failed and was measured again after a resume is there twice.
+    measured = [(trial, trial_metrics(trial)) for trial in trials]
+    baselines = _baselines(measured)
     cells: dict[str, tuple[Cell, list[TrialSummary]]] = {}
-    for trial in trials:
+    for trial, metrics in measured:
         found = doubts(
             trial,
-            metrics[trial.trial_id],
+            metrics,
             by_launch.get(trial.launch_id),
             limits,
             no_speculation_tokens_per_s=baselines.get(trial.cell.load.load_id),
         )
-        summary = _trial_summary(trial, metrics[trial.trial_id], found)
-        cells.setdefault(trial.cell.cell_id, (trial.cell, []))[1].append(summary)
+        cells.setdefault(trial.cell.cell_id, (trial.cell, []))[1].append(_trial_summary(trial, metrics, found))
     return tuple(cell_summary(cell, summaries, limits) for cell, summaries in cells.values())
+
+
+def valid_trial_ids(cells: Sequence[CellSummary]) -> frozenset[str]:
+    """Return what need not be measured again: trials that are not void."""
+    return frozenset(trial.trial_id for cell in cells for trial in cell.valid_trials)
 
 
 def cell_summary(cell: Cell, trials: Sequence[TrialSummary], limits: Limits) -> CellSummary:
@@ -60,7 +65,7 @@ def cell_summary(cell: Cell, trials: Sequence[TrialSummary], limits: Limits) -> 
         spread=spread,
         by_position=by_position,
         null_reasons=_null_reasons(trials, values, by_position),
-        doubts=_each_once([doubt for trial in trials for doubt in trial.doubts] + list(own)),
+        doubts=_each_once([doubt for trial in _not_made_good(trials) for doubt in trial.doubts] + list(own)),
         trials=tuple(trials),
         launches=len({trial.launch_id for trial in valid}),
         drafts_in_all=round(sum(drafts)) if drafts else None,
@@ -108,11 +113,11 @@ def _trial_summary(trial: TrialRecord, metrics: TrialMetrics, found: tuple[Doubt
     )
 
 
-def _baselines(trials: Sequence[TrialRecord], metrics: Mapping[str, TrialMetrics]) -> dict[str, float]:
+def _baselines(measured: Sequence[tuple[TrialRecord, TrialMetrics]]) -> dict[str, float]:
     """The decode rate without speculation by load: the best trial, since a ceiling must not be too low."""
     best: dict[str, float] = {}
-    for trial in trials:
-        rate = metrics[trial.trial_id].values["decode_tokens_per_s"]
+    for trial, metrics in measured:
+        rate = metrics.values["decode_tokens_per_s"]
         if rate is not None and not speculates(trial):
             load_id = trial.cell.load.load_id
             best[load_id] = max(rate, best.get(load_id, 0.0))
@@ -139,6 +144,12 @@ def _null_reasons(
         return dict.fromkeys(missing, f"no valid trial: {', '.join(kinds) or 'none was measured'}")
     reasons = {name: {trial.metrics.null_reasons.get(name) for trial in valid} for name in missing}
     return {name: "; ".join(sorted(text for text in texts if text)) for name, texts in reasons.items()}
+
+
+def _not_made_good(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
+    """Without void trials that were measured again and then held: what spoke against them is settled."""
+    held = {trial.trial_id for trial in trials if not trial.void}
+    return [trial for trial in trials if not (trial.void and trial.trial_id in held)]
 
 
 def _each_once(found: Sequence[Doubt]) -> tuple[Doubt, ...]:

@@ -17,7 +17,7 @@ def _engine_restarted(case: Case) -> Doubt | None:
     return doubt(
         "engine_restarted",
         "a counter is lower after the trial than before it, or the process is another one",
-        "See why it restarted (its log, memory on the host); the trial is measured again with --resume.",
+        "See why it restarted (its log, memory on the host), then measure the trial again.",
     )
 
 
@@ -36,7 +36,7 @@ def _jit_in_window(case: Case) -> Doubt | None:
     return doubt(
         "jit_in_window",
         f"{len(lines)} log lines report compilation inside the window",
-        "Warm up this shape for longer; --resume measures it again.",
+        "Warm up this shape for longer, then measure the trial again.",
     )
 
 

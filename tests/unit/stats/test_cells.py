@@ -11,7 +11,7 @@ import pytest
 from harness.records.metrics import BY_POSITION, METRICS
 from harness.records.trial import TrialRecord
 from harness.stats.case import Limits
-from harness.stats.cells import cell_document, summarise_run
+from harness.stats.cells import cell_document, summarise_run, valid_trial_ids
 from tests.fakes.run_builder import RunShape, fake_run
 from tests.unit.stats.build import delta, steady, trial
 
@@ -47,6 +47,14 @@ def test_a_cell_of_void_trials_has_no_figures_and_says_why() -> None:
     assert summary.void and set(summary.values.values()) == {None} and summary.spread == {}
     assert set(summary.null_reasons) == {*METRICS, BY_POSITION}
     assert summary.null_reasons["ttft_s"] == "no valid trial: jit_in_window"
+
+
+def test_a_trial_that_was_void_and_then_held_is_no_doubt_any_more() -> None:
+    failed = trial([], delta(settled=False), trial_id="a", launch_id="l0", failure="the engine died")
+    (summary,) = summarise_run([failed, _trial(0.02, "a")], [], LIMITS)
+    assert (len(summary.trials), len(summary.valid_trials), summary.doubts) == (2, 1, ())
+    assert summary.values["decode_tokens_per_s"] == pytest.approx(150.0)
+    assert valid_trial_ids([summary]) == {"a"}
 
 
 def test_the_same_doubt_of_two_trials_stands_once() -> None:
