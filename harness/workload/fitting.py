@@ -127,7 +127,7 @@ class Fitter:
 
         Raises:
             InputError: the frame alone is not below the target.
-            EndpointError: no cut comes within the larger of 0.5 % and 4 tokens.
+            EndpointError: no cut comes within ``within``, 0.5 % or 4 tokens, whichever is most.
         """
         if start.tokens >= target:
             raise InputError(
@@ -145,7 +145,7 @@ class Fitter:
                 break
         self._tokens_per_weight = search.tokens_per_weight
         best = search.best
-        if abs(best.tokens - target) > tolerance_tokens(target):
+        if abs(best.tokens - target) > max(within, tolerance_tokens(target)):
             raise EndpointError(
                 f"no text of {target} tokens found in {MOST_COUNTS} counts; the nearest has {best.tokens}",
                 hint="Does the server's /tokenize count what it serves, and the same each time?",
