@@ -33,6 +33,7 @@ def parse_boot_log(lines: Iterable[str]) -> BootFacts:
     asked for; an empty dict means that the engine said it has none.
     """
     facts: dict[str, object] = {}
+    weights_s: list[float] = []  # target and draft each have a line
     configuration: SpeculativeConfig | None = None
     unknown: list[str] = []
     for line in lines:
@@ -41,6 +42,9 @@ def parse_boot_log(lines: Iterable[str]) -> BootFacts:
         if said is not None:
             configuration = {**(configuration or {}), **said}
         unknown += [name for name in _UNKNOWN.findall(line) if name not in unknown]
+        weights_s += [float(seconds) for seconds in _WEIGHTS_LOAD.findall(line)]
+    if weights_s:
+        facts.setdefault("model_load_s", sum(weights_s))
     return BootFacts(speculative_config=configuration, unknown_environment=tuple(unknown), **facts)  # type: ignore[arg-type] # _numbers returns fields of BootFacts
 
 
@@ -53,7 +57,7 @@ def _numbers(line: str) -> dict[str, object]:
         found["kv_cache_tokens"] = int(match[1].replace(",", ""))
     if match := _CONCURRENCY.search(line):
         found["max_concurrency_x"] = float(match[1])
-    if match := (_MODEL_LOAD.search(line) or _WEIGHTS_LOAD.search(line)):
+    if match := _MODEL_LOAD.search(line):
         found["model_load_s"] = float(match[1])
     return found | _limits(line)
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 HIDDEN = "***"
-_SECRET_NAME = re.compile(r"(key|token|secret|password|passwd|credential)s?$", re.IGNORECASE)
-_SECRET_FLAG = re.compile(r"^--?[a-z-]*(api[-_]?key|[-_]token|secret|password)s?$", re.IGNORECASE)
+# "tokens" in the plural are counted, "token" in the singular opens a door.
+_SECRET_NAME = re.compile(r"(keys?|token|secrets?|password|passwd|credentials?)$", re.IGNORECASE)
+_SECRET_FLAG = re.compile(r"^--?[a-z-]*(api[-_]?keys?|[-_]token|secret|password)$", re.IGNORECASE)
 _SHORTEST = 6  # a shorter value would black out ordinary words
 
 
@@ -33,7 +34,8 @@ def redacted_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def secrets_in(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secret values themselves, for ``redacted_text``; kept in memory only."""
     shown = redacted_argv(argv)
-    hidden = [given.partition("=")[2] or given for given, seen in zip(argv, shown, strict=True) if given != seen]
+    pairs = [(given, seen) for given, seen in zip(argv, shown, strict=True) if given != seen]
+    hidden = [given if seen == HIDDEN else given.partition("=")[2] for given, seen in pairs]
     hidden += [value for name, value in environment.items() if _SECRET_NAME.search(name)]
     return tuple(value for value in hidden if len(value) >= _SHORTEST)
 
