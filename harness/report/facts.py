@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.records.cell import Cell, Configuration
 from harness.records.journal import RunData
-from harness.records.launch import LaunchRecord
+from harness.records.launch import LaunchOutcome, LaunchRecord
 from harness.records.manifest import Manifest
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
@@ -21,6 +21,8 @@ from harness.stats.overview import (
 )
 
 TODAY = "today"  # the operator's own configuration, where a sweep measures it
+# Not slow_canary, which is measured again, nor interrupted, which is resumed.
+FAILED: tuple[LaunchOutcome, ...] = ("failed_to_boot", "wrong_configuration", "died")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ def _visibility(overview: Overview | None, cells: tuple[CellSummary, ...]) -> Vi
 
 def _missing_trials(plan: Plan, run: RunData) -> int:
     """Planned trials that are in no record. Those of a launch that failed are not missing: they are an outcome."""
-    failed = {launch.configuration.configuration_id for launch in run.launches if launch.outcome != "measured"}
+    failed = {launch.configuration.configuration_id for launch in run.launches if launch.outcome in FAILED}
     measured = Counter(trial.cell.cell_id for trial in run.trials)
     planned = Counter(
         Cell(configuration=launch.configuration, load=wanted.load).cell_id

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 
 from harness.records.cell import Cell
+from harness.report.facts import FAILED
 from harness.report.labels import counted
 from harness.report.models import Headline, NextStep
 from harness.report.reading import Reading
@@ -177,11 +178,11 @@ def _doubtful_cells(reading: Reading) -> str:
 
 
 def _failed_launches(reading: Reading) -> str:
-    failed = [launch for launch in reading.facts.launches if launch.outcome != "measured"]
+    failed = [launch for launch in reading.facts.launches if launch.outcome in FAILED]
     if not failed:
         return ""
     names = dict.fromkeys(reading.labels.configuration(launch.configuration) for launch in failed)
-    return f"{counted(len(failed), 'launch', 'launches')} did not serve ({', '.join(names)}); the others are complete."
+    return f"{counted(len(failed), 'launch', 'launches')} failed ({', '.join(names)}): see the log lines below."
 
 
 def _missing_words(reading: Reading) -> str:

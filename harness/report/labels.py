@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration, LoadPoint
+from harness.records.cell import NUM_SPECULATIVE_TOKENS, Cell, Configuration, LoadPoint
 from harness.units import format_tokens
 
 NO_SPECULATION = "no speculation"
@@ -14,12 +14,12 @@ NO_SPECULATION = "no speculation"
 class Labels:
     """Names that say what differs within one report, and leave out what does not."""
 
-    varying_knobs: tuple[str, ...]
-    varying_load: tuple[str, ...]
+    varying_knobs: tuple[str, ...] | None = None  # None: not known, so every knob is named
+    varying_load: tuple[str, ...] = ("workload_class",)
 
     def configuration(self, configuration: Configuration) -> str:
         """The name, with k; else k and the other knobs that vary: "k=4, draft_sample_method=greedy"."""
-        parts = [self._knob(configuration, name) for name in self.varying_knobs if name in configuration.knobs]
+        parts = [self._knob(configuration, name) for name in self._named(configuration)]
         knobs = ", ".join(parts) or _depth(configuration.num_speculative_tokens)
         if configuration.name is None:
             return knobs or configuration.label
@@ -27,7 +27,7 @@ class Labels:
 
     def others(self, configuration: Configuration) -> str:
         """The knobs besides k that vary; "" where there are none."""
-        names = [name for name in self.varying_knobs if name != NUM_SPECULATIVE_TOKENS and name in configuration.knobs]
+        names = [name for name in self._named(configuration) if name != NUM_SPECULATIVE_TOKENS]
         return ", ".join(f"{name}={configuration.knobs[name]}" for name in names)
 
     def load(self, load: LoadPoint) -> str:
@@ -43,6 +43,15 @@ class Labels:
         """The load as a column heading: "1K × 4"."""
         parts = [getattr(load, name) for name in ("workload_class", "cache") if name in self.varying_load]
         return " ".join([*parts, f"{format_tokens(load.context_tokens)} × {load.concurrency}"])
+
+    def cell(self, cell: Cell) -> str:
+        """Configuration and load."""
+        return f"{self.configuration(cell.configuration)} · {self.load(cell.load)}"
+
+    def _named(self, configuration: Configuration) -> list[str]:
+        if self.varying_knobs is None:
+            return sorted(configuration.knobs, key=_knob_order)
+        return [name for name in self.varying_knobs if name in configuration.knobs]
 
     @staticmethod
     def _knob(configuration: Configuration, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.records.cell import Configuration
 from harness.records.metrics import BY_POSITION, METRICS
 from harness.report.curves import figures
-from harness.report.facts import RunFacts
+from harness.report.facts import FAILED, RunFacts
 from harness.report.headline import headline
 from harness.report.labels import counted, words
 from harness.report.models import (
@@ -72,7 +72,7 @@ def _failures(reading: Reading) -> tuple[FailureView, ...]:
             log_tail=launch.log_tail,
         )
         for launch in reading.facts.launches
-        if launch.outcome != "measured"
+        if launch.outcome in FAILED
     )
 
 

@@ -1,0 +1,83 @@
+"""A plan as text and a table: what will be launched, in which order, and what it costs."""
+
+from __future__ import annotations
+
+from harness.records.plan import Plan, PlannedLaunch
+from harness.report.labels import Labels, counted
+from harness.report.models import SIMULATED_MARK, Column, Row, TableView
+from harness.stats.overview import ASSUMED_LAUNCH_SIGMA_RATIO, smallest_visible_difference
+from harness.units import format_ratio, format_seconds
+
+MOST_ROWS = 60  # of a table on a screen
+
+
+def plan_line(plan: Plan) -> str:
+    todo = [launch for launch in plan.launches if not launch.done and launch.fits_budget]
+    trials = sum(1 for launch in todo for trial in launch.trials if not trial.done)
+    mark = f"{SIMULATED_MARK}: " if plan.simulated else ""
+    parts = [counted(len(plan.configurations), "configuration"), counted(len(todo), "launch", "launches")]
+    parts += [counted(trials, "trial"), f"about {format_seconds(plan.predicted_s)}"]
+    done = sum(1 for launch in plan.launches for trial in launch.trials if trial.done)
+    if done:
+        parts.append(f"{counted(done, 'trial')} done already")
+    unfit = sum(1 for launch in plan.launches if not launch.fits_budget)
+    if unfit:
+        parts.append(f"{counted(unfit, 'launch', 'launches')} beyond the budget")
+    return f"{mark}{plan.sweep} on {plan.recipe}: {', '.join(parts)}"
+
+
+def planned_launches(plan: Plan, labels: Labels) -> TableView:
+    shown = plan.launches[:MOST_ROWS]
+    rows = tuple(
+        Row(
+            values=(
+                str(launch.ordinal),
+                labels.configuration(launch.configuration),
+                str(launch.round),
+                str(len(launch.trials)),
+                format_seconds(launch.predicted_launch_s),
+                format_seconds(sum(trial.predicted_s for trial in launch.trials if not trial.done)),
+                _state(launch),
+            ),
+            void=launch.done or not launch.fits_budget,
+        )
+        for launch in shown
+    )
+    more = len(plan.launches) - len(shown)
+    return TableView(
+        caption=f"Launches, in this order (seed {plan.seed})",
+        columns=(
+            Column(label="#"),
+            Column(label="configuration", numeric=False),
+            Column(label="round", detail=True),
+            Column(label="trials"),
+            Column(label="boot"),
+            Column(label="measure"),
+            Column(label="state", numeric=False),
+        ),
+        rows=rows,
+        notes=(f"and {counted(more, 'more launch', 'more launches')}",) if more else (),
+        simulated=plan.simulated,
+    )
+
+
+def _state(launch: PlannedLaunch) -> str:
+    if launch.done:
+        return "done"
+    if not launch.fits_budget:
+        return "does not fit the budget"
+    done = sum(1 for trial in launch.trials if trial.done)
+    return f"{len(launch.trials) - done} trials left" if done else ""
+
+
+def visible_line(plan: Plan) -> str:
+    per_configuration = [launch.configuration.configuration_id for launch in plan.launches if launch.fits_budget]
+    if not per_configuration:
+        return "Nothing is left to launch."
+    launches = min(per_configuration.count(one) for one in set(per_configuration))
+    least = format_ratio(smallest_visible_difference(launches))
+    sigma = format_ratio(ASSUMED_LAUNCH_SIGMA_RATIO)
+    return (
+        f"With {counted(launches, 'launch', 'launches')} of each configuration, differences from about {least} on can "
+        f"be seen, if boots differ by {sigma} (standard deviation)."
+    )
