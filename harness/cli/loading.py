@@ -16,7 +16,7 @@ from harness.records.plan import Plan
 from harness.records.summary import CellSummary
 from harness.run.setup import PlannedSweep, Wishes, plan_sweep
 from harness.stats.case import Limits
-from harness.stats.cells import summarise_run
+from harness.stats.cells import summarise_run, valid_trial_ids
 from harness.store.layout import RunFolder, resolve_run
 from harness.store.reader import read_run
 from harness.sweep.load import Sweep, load_recipe_of, load_sweep
@@ -47,7 +47,14 @@ def plan_from(options: PlanOptions, *, earlier: RunData | None = None) -> Planne
     sweep = load_sweep(find_sweep(options.file), set_overrides=options.overrides)
     recipe = _recipe(sweep, options.engine)
     wishes = Wishes(seed=options.seed, launches=options.launches, time_limit_s=_time_limit_s(sweep))
-    return plan_sweep(sweep, recipe, host_facts(recipe.recipe.recipe), wishes, earlier=earlier)
+    return plan_sweep(
+        sweep,
+        recipe,
+        host_facts(recipe.recipe.recipe),
+        wishes,
+        earlier=earlier.manifest if earlier else None,
+        done_trials=valid_trial_ids(summaries_of(earlier)) if earlier else frozenset(),
+    )
 
 
 def stored_run(reference: str, root: Path, *, sweep: str | None = None) -> tuple[RunFolder, RunData]:

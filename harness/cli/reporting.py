@@ -19,7 +19,7 @@ from harness.store.reader import read_run
 
 def progress_of(plan: Plan) -> LiveProgress:
     """Return the live display of a run with this plan."""
-    return LiveProgress(plan, stderr_console(), limits=limits_of(plan))
+    return LiveProgress(console=stderr_console(), plan=plan, limits=limits_of(plan))
 
 
 def view_of(folder: RunFolder) -> ReportView:

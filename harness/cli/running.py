@@ -20,6 +20,7 @@ from harness.records.journal import RunData, SessionStart
 from harness.run.outcome import exit_code
 from harness.run.session import SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
+from harness.stats.cells import valid_trial_ids
 from harness.store.journal import open_journal
 from harness.store.layout import RunFolder, create_run, new_run_id
 from harness.store.reader import read_run, write_manifest, write_plan
@@ -52,7 +53,7 @@ def run_sweep(options: PlanOptions, *, resume: str | None, command: Sequence[str
     except (asyncio.CancelledError, KeyboardInterrupt):
         data = read_run(run.folder)
         raise Interrupted(
-            f"{len(data.done_trial_ids)} measured cells are kept in {run.folder.path}",
+            f"{len(valid_trial_ids(summaries_of(data)))} measured trials are kept in {run.folder.path}",
             hint=f"Carry on with: harness sweep {options.file} --resume {run.folder.run_id}",
         ) from None
     report_run(run.folder, root)

@@ -68,11 +68,6 @@ class RunData:
     torn: bool = False  # the last line is incomplete: being written now, or cut by a crash
 
     @property
-    def done_trial_ids(self) -> frozenset[str]:
-        """What a resumed run need not measure again."""
-        return frozenset(trial.trial_id for trial in self.trials if trial.failure is None)
-
-    @property
     def unfinished_launches(self) -> tuple[LaunchStart, ...]:
         """Launches that were started and have no end: the process was killed."""
         ended = {launch.launch_id for launch in self.launches}

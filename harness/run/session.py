@@ -148,7 +148,9 @@ class _Session:
                     "measured again, and the second boot counts"
                 )
                 again = replace(launch, trials=tuple(replace(trial, done=False) for trial in launch.trials))
-                await self._launch(again, attempt=record.attempt + 1, may_repeat=False)
+                second = await self._launch(again, attempt=record.attempt + 1, may_repeat=False)
+                if second.outcome == "measured":
+                    self._void(record, f"its canary was {change} against {verdict.against}; launched again")
 
     async def _launch(self, launch: PlannedLaunch, *, attempt: int, may_repeat: bool) -> LaunchRecord:
         launch_id = content_id([self._task.run_id, launch.launch_key, attempt])
@@ -230,6 +232,12 @@ class _Session:
                 )
             )
         self._tools.on_event(LaunchEnded(launch=record))
+
+    def _void(self, record: LaunchRecord, reason: str) -> None:
+        """Write the record again: the last one of a launch counts."""
+        voided = replace(record, outcome="slow_canary", reason=reason)
+        self._tools.journal.append(voided)
+        self.records[self.records.index(record)] = voided
 
     def _references(self) -> list[CanaryReference]:
         """Accepted boots: of this run, and of this rig under the same engine."""

@@ -12,7 +12,6 @@ from harness.errors import InputError
 from harness.recipe.build import Places, build_launch
 from harness.recipe.load import LoadedRecipe
 from harness.recipe.spec import LaunchSpec
-from harness.records.journal import RunData
 from harness.records.manifest import HostFacts, Manifest
 from harness.records.plan import Plan
 from harness.records.trial import MEASURING_VERSION
@@ -49,7 +48,13 @@ class PlannedSweep:
 
 
 def plan_sweep(
-    sweep: Sweep, recipe: LoadedRecipe, host: HostFacts, wishes: Wishes, *, earlier: RunData | None = None
+    sweep: Sweep,
+    recipe: LoadedRecipe,
+    host: HostFacts,
+    wishes: Wishes,
+    *,
+    earlier: Manifest | None = None,
+    done_trials: frozenset[str] = frozenset(),
 ) -> PlannedSweep:
     """Return the plan of a sweep. Nothing is launched.
 
@@ -58,28 +63,29 @@ def plan_sweep(
         recipe: the one that it names.
         host: of this machine.
         wishes: of the command line.
-        earlier: the run to carry on with; what it has measured is done.
+        earlier: of the run to carry on with.
+        done_trials: what that run need not measure again.
 
     Raises:
         InputError: nothing is left to measure, a prompt cannot be made, or ``earlier`` is of another engine or host.
     """
     expansion = expand(sweep, recipe.recipe)
     if earlier is not None:
-        _require_same(earlier.manifest, sweep, recipe, host)
+        _require_same(earlier, sweep, recipe, host)
     file = sweep.file
     time_s = wishes.time_limit_s if wishes.time_limit_s is not None else file.budget.time
     budget = Budget(time_s=time_s, cell_s=file.budget.cell)
     most_k = max((group.configuration.num_speculative_tokens or 0) for group in expansion.groups)
     plan = make_plan(
         PlanRequest(
-            base=_base(sweep, recipe, expansion, earlier.manifest.seed if earlier else wishes.seed),
+            base=_base(sweep, recipe, expansion, earlier.seed if earlier else wishes.seed),
             groups=expansion.groups,
             rounds=wishes.launches or file.repeat.launches,
             cost=_cost(recipe),
             identity=Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id),
             budget=budget,
             most_speculative_tokens=most_k,
-            done_trials=earlier.done_trial_ids if earlier else frozenset(),
+            done_trials=done_trials,
         )
     )
     loads = {load.load_id: load for group in expansion.groups for load in group.loads}

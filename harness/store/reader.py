@@ -57,7 +57,7 @@ def read_run(folder: RunFolder) -> RunData:
     return RunData(
         manifest=manifest,
         plan=plan,
-        launches=_of(LaunchRecord, entries),
+        launches=tuple({launch.launch_id: launch for launch in _of(LaunchRecord, entries)}.values()),
         trials=_of(TrialRecord, entries),
         notes=_of(RunNote, entries),
         launch_starts=_of(LaunchStart, entries),

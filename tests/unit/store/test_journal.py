@@ -57,7 +57,7 @@ def test_a_run_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         (end,),
     )
     assert not data.torn and data.unfinished_launches == ()
-    assert data.done_trial_ids == {trial.trial_id for trial in run.trials}
+    assert {trial.trial_id for trial in data.trials} == {trial.trial_id for trial in run.trials}
 
 
 def test_each_line_says_what_it_is(tmp_path: Path) -> None:
