@@ -14,6 +14,7 @@ from harness.report.models import SIMULATED_MARK, FigureView, Line, Panel
 
 # Okabe and Ito's palette, which stays distinct under colour blindness; the yellow is left out on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")
+_PAPER = "#fefefe"
 _DASHES: tuple[str | tuple[float, tuple[float, ...]], ...] = (
     "solid",
     (0.0, (5.0, 2.0)),
@@ -43,15 +44,16 @@ _STYLE: dict[Any, Any] = {
     "text.color": "#262626",
     "axes.labelcolor": "#262626",
     "axes.titlecolor": "#262626",
-    "figure.facecolor": "#fefefe",
-    "axes.facecolor": "#fefefe",
-    "savefig.facecolor": "#fefefe",
+    "figure.facecolor": _PAPER,
+    "axes.facecolor": _PAPER,
+    "savefig.facecolor": _PAPER,
     "path.simplify": False,
     "text.parse_math": False,  # names come from users: a dollar sign is one
 }
 _WIDTH_IN = 10.4
-_PANEL_HEIGHT_IN = 3.5
+_PANEL_HEIGHT_IN = 3.6
 _PER_ROW = 2
+_MOST_TICKS = 12
 _LABEL_GAP_PT = 11.5  # direct labels nearer than this are moved apart
 
 
@@ -74,40 +76,47 @@ def figure_svg(view: FigureView) -> str:
 def _draw(view: FigureView) -> Figure:
     columns = min(_PER_ROW, len(view.panels))
     rows = -(-len(view.panels) // columns)
-    figure = Figure(figsize=(_WIDTH_IN, _PANEL_HEIGHT_IN * rows + 0.2), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=view.shared_y)
-    places = [axes for row in grid for axes in row]
+    height = _PANEL_HEIGHT_IN * rows
+    figure = Figure(figsize=(_WIDTH_IN, height))
+    # Margins are fixed: a layout engine takes a second for each figure, and moves the axes with the labels.
+    figure.subplots_adjust(
+        left=0.62 / _WIDTH_IN,
+        right=1 - 0.1 / _WIDTH_IN,
+        top=1 - 0.32 / height,
+        bottom=0.55 / height,
+        wspace=0.17,
+        hspace=0.32,
+    )
+    places = [axes for row in figure.subplots(rows, columns, squeeze=False) for axes in row]
     top = max((_highest(panel) for panel in view.panels), default=0.0)
     for axes, panel in zip(places, view.panels, strict=False):
-        _draw_panel(axes, panel, top=top if view.shared_y else _highest(panel))
-        if view.simulated:
-            _mark_simulated(axes)
+        _draw_panel(axes, panel, view, top=top if view.shared_y else _highest(panel))
     for axes in places[len(view.panels) :]:
         axes.set_visible(False)
-    figure.draw_without_rendering()
-    for axes, panel in zip(places, view.panels, strict=False):
-        _label_lines(axes, panel)
     return figure
 
 
-def _draw_panel(axes: Axes, panel: Panel, *, top: float) -> None:
+def _draw_panel(axes: Axes, panel: Panel, view: FigureView, *, top: float) -> None:
     for line in panel.lines:
         _draw_line(axes, line, panel.factor)
     axes.set_title(panel.title)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.set_ylim(0, panel.y_limit or top * 1.08 or 1)
-    depths = sorted({point.k for line in panel.lines for point in line.points})
+    depths = sorted({point.k for one in view.panels for line in one.lines for point in line.points})
     first, last = (depths[0], depths[-1]) if depths else (0, 1)
     span = max(1, last - first)
     # Room on the right for the labels that stand at the ends of the lines.
-    axes.set_xlim(first - 0.05 * span, last + (0.06 + 0.021 * _longest_label(panel)) * span)
-    if len(depths) <= 12:
+    longest = max(_longest_label(one) for one in view.panels)
+    axes.set_xlim(first - 0.05 * span, last + min(0.9, 0.06 + 0.021 * longest) * span)
+    if len(depths) <= _MOST_TICKS:
         axes.set_xticks(depths)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.tick_params(axis="y", labelleft=True)
     axes.grid(visible=False, axis="x")
+    if view.simulated:
+        _mark_simulated(axes)
+    _label_lines(axes, panel)
 
 
 def _draw_line(axes: Axes, line: Line, factor: float) -> None:
@@ -145,6 +154,7 @@ def _label_lines(axes: Axes, panel: Panel) -> None:
             color=_colour(line),
             fontsize=9,
             annotation_clip=False,
+            bbox={"facecolor": _PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
         )
 
 

@@ -144,10 +144,10 @@ def _level_words(reading: Reading, contest: Contest) -> str:
 def _visible_words(reading: Reading) -> str:
     seen = reading.facts.visibility
     each = counted(seen.launches, "launch", "launches")
-    noise = f"boots of one configuration differ by {format_ratio(seen.launch_sigma_ratio)} (standard deviation)"
-    basis = f"that holds if {noise}, which one launch each cannot measure" if seen.assumed else f"{noise} here"
+    noise = f"boots of one configuration differ by {format_ratio(seen.launch_sigma_ratio)}"
+    basis = f"if {noise} (assumed: one launch each cannot measure it)" if seen.assumed else f"as {noise} here"
     least = format_ratio(seen.ratio)
-    return f"The smallest difference that {each} of each configuration can show is about {least}: {basis}."
+    return f"The smallest difference that {each} of each configuration can show is about {least}, {basis}."
 
 
 def _winners_by_load(reading: Reading) -> str:
@@ -173,8 +173,8 @@ def _doubtful_cells(reading: Reading) -> str:
     if not doubtful:
         return ""
     void = sum(1 for cell in reading.facts.cells if cell.void)
-    tail = f", {void} of them without a usable trial" if void else ""
-    return f"{doubtful} of {counted(len(reading.facts.cells), 'cell')} carry doubts{tail}: see below what to do."
+    tail = f", and {void} of them have no usable trial" if void else ""
+    return f"{doubtful} of {counted(len(reading.facts.cells), 'cell')} carry doubts{tail}."
 
 
 def _failed_launches(reading: Reading) -> str:
@@ -182,7 +182,7 @@ def _failed_launches(reading: Reading) -> str:
     if not failed:
         return ""
     names = dict.fromkeys(reading.labels.configuration(launch.configuration) for launch in failed)
-    return f"{counted(len(failed), 'launch', 'launches')} failed ({', '.join(names)}): see the log lines below."
+    return f"{counted(len(failed), 'launch', 'launches')} failed ({', '.join(names)})."
 
 
 def _missing_words(reading: Reading) -> str:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from itertools import groupby
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from harness.records.cell import Cell
 from harness.records.events import (
     Event,
     LaunchEnded,
     LaunchProgress,
-    LaunchStarted,
     PreparationProgress,
     TrialDone,
     TrialStarted,
@@ -28,11 +27,12 @@ from harness.records.events import (
 from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
 from harness.report.labels import Labels, counted, labels_of, words
-from harness.report.models import SIMULATED_MARK, DoubtGroup, ReportView, Row, TableView
+from harness.report.models import SIMULATED_MARK, DoubtGroup, ReportView
 from harness.report.plan_view import MOST_ROWS, plan_line, planned_launches, visible_line
 from harness.report.progress import ProgressState, event_words
+from harness.report.screen_table import print_table
 from harness.report.tables import SPEED
-from harness.report.text import clean, one_line
+from harness.report.text import one_line
 from harness.stats.case import Limits
 from harness.stats.checks import doubts
 from harness.stats.summary import trial_metrics
@@ -42,7 +42,7 @@ _FIGURES_WIDTH = 42  # speed, acceptance and step of a finished trial
 _LEAST_NAME_WIDTH = 18
 _MOST_NAME_WIDTH = 48
 _REFRESH_PER_S = 4
-_SHOWN_BELOW = (PreparationProgress, LaunchProgress, TrialStarted, LaunchStarted)  # in the live part alone
+_SHOWN_BELOW = (PreparationProgress, LaunchProgress, TrialStarted)  # in the live part alone
 
 
 def stderr_console() -> Console:
@@ -110,7 +110,7 @@ class LiveProgress:
         return Text(event_words(event, self._labels), style="red" if failed else "dim")
 
     def _trial_line(self, trial: TrialRecord) -> Text:
-        name = self._fitted(self._labels.cell(trial.cell))
+        name = self._fitted(trial.cell)
         metrics = trial_metrics(trial)
         if metrics.values[SPEED] is None:
             reason = one_line(metrics.null_reasons.get(SPEED, "nothing was measured"))
@@ -126,13 +126,15 @@ class LiveProgress:
             text.append(f"  ? {', '.join(words(doubt.kind) for doubt in found)}", style="red" if void else "yellow")
         return text.append(f"  {SIMULATED_MARK}", style="red") if trial.simulated else text
 
-    def _fitted(self, name: str) -> str:
-        """The name at a width that leaves room for the figures; whole where nothing is aligned."""
-        text = Text(one_line(name))
-        if self._live is not None:
-            room = self._console.width - _FIGURES_WIDTH - 4
-            text.truncate(max(_LEAST_NAME_WIDTH, min(_MOST_NAME_WIDTH, room)), overflow="ellipsis", pad=True)
-        return text.plain
+    def _fitted(self, cell: Cell) -> str:
+        """The cell's name at a width that leaves room for the figures; whole where nothing is aligned."""
+        name = one_line(self._labels.cell(cell))
+        if self._live is None:
+            return name
+        room = max(_LEAST_NAME_WIDTH, min(_MOST_NAME_WIDTH, self._console.width - _FIGURES_WIDTH - 4))
+        if cell_len(name) > room:
+            name = one_line(f"{self._labels.configuration(cell.configuration)} · {self._labels.short_load(cell.load)}")
+        return set_cell_size(name, room)
 
     def _draw(self) -> RenderableType:
         state = self._state
@@ -155,7 +157,7 @@ def print_plan(plan: Plan, console: Console | None = None) -> None:
     labels = _labels_of_plan(plan)
     _say(console, plan_line(plan), style="bold")
     if plan.launches:
-        console.print(_fitted(planned_launches(plan, labels), console))
+        print_table(planned_launches(plan, labels), console)
     _print_left_out(plan, labels, console)
     for line in (visible_line(plan), *plan.notes):
         _say(console, line)
@@ -186,7 +188,7 @@ def print_cells(view: ReportView, console: Console | None = None) -> None:
     """Print the cells with their doubts; where they are too many for a screen, the overview."""
     console = console or stderr_console()
     table = view.cells if len(view.cells.rows) <= MOST_ROWS else view.overview
-    console.print(_fitted(table, console))
+    print_table(table, console)
     if table is not view.cells:
         _say(console, f"All {len(view.cells.rows)} cells are in the report.")
     for group in view.doubts:
@@ -216,52 +218,6 @@ def _doubt_line(group: DoubtGroup) -> str:
     where = group.cases[0].where + (f" and {len(group.cases) - 1} more" if len(group.cases) > 1 else "")
     void = ", not used" if group.void else ""
     return f"[{group.number}] {group.title}{void} ({where}): {group.remedy}"
-
-
-def _fitted(view: TableView, console: Console) -> Table:
-    """The table with all its columns if they fit, else without the details."""
-    full = _drawn(view, range(len(view.columns)))
-    if Measurement.get(console, console.options.update(max_width=10_000), full).maximum <= console.width:
-        return full
-    return _drawn(view, [index for index, column in enumerate(view.columns) if not column.detail])
-
-
-def _drawn(view: TableView, shown: Iterable[int]) -> Table:
-    indices = list(shown)
-    mark = f"{SIMULATED_MARK} · " if view.simulated else ""
-    table = Table(
-        title=Text(mark + view.caption, style="dim"),
-        title_justify="left",
-        caption=Text("\n".join(view.notes), style="dim") if view.notes and not view.group_label else None,
-        caption_justify="left",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
-    for index in indices:
-        column = view.columns[index]
-        table.add_column(
-            Text(clean(column.label)),
-            justify="right" if column.numeric else "left",
-            no_wrap=column.numeric,
-            overflow="fold",
-            header_style="dim",
-        )
-    for name, rows in groupby(view.rows, key=lambda row: row.group):
-        if name:
-            table.add_row(Text(clean(name), style="bold"))
-        for row in rows:
-            values = [_value(row, index, indented=bool(name)) for index in indices]
-            table.add_row(*values, style="dim" if row.void else "")
-    return table
-
-
-def _value(row: Row, index: int, *, indented: bool) -> Text:
-    text = Text(one_line(row.values[index]), style="bold green" if row.emphasis else "")
-    if index:
-        return text
-    marks = Text("".join(f" [{number}]" for number in row.doubts), style="yellow")
-    return Text("  " if indented else "") + text + marks
 
 
 def _say(console: Console, line: str, *, style: str = "", bullet: bool = False) -> None:
