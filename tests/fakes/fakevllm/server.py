@@ -238,12 +238,11 @@ class Server:
                 await asyncio.wait([waiting, gone], return_when=asyncio.FIRST_COMPLETED)
                 if not waiting.done():
                     waiting.cancel()
+                elif await stream.write(waiting.result()):
                     break
-                if await stream.write(waiting.result()):
-                    return
-            self.engine.abort(reply.request)
         finally:
             gone.cancel()
+            self.engine.abort(reply.request)  # of no effect where it has ended
 
     async def _send(
         self, call: Call, status: int, body: bytes, *, kind: str | None = "application/json", allow: str | None = None
