@@ -175,6 +175,7 @@ class BestConfiguration:
     label: str
     configuration: Configuration
     standing: Standing
+    env: str | None  # the content of best.env; None where it cannot be spelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

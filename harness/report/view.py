@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from harness.records.cell import Configuration
 from harness.records.metrics import BY_POSITION, METRICS
+from harness.report.best import best_env
 from harness.report.curves import figures
 from harness.report.facts import FAILED, RunFacts
 from harness.report.headline import headline
@@ -11,18 +14,23 @@ from harness.report.labels import counted, words
 from harness.report.models import (
     BestConfiguration,
     FailureView,
+    Headline,
     NullReason,
     RefusalView,
     ReportView,
-    Standing,
 )
 from harness.report.provenance import definitions, provenance, public_command, rig_line
 from harness.report.reading import Reading, read
 from harness.report.tables import cells_table, configurations_table, launches_table, overview_table
 
 
-def report_view(facts: RunFacts) -> ReportView:
-    """Return what a report of this run says."""
+def report_view(facts: RunFacts, *, variables: Mapping[str, str] | None = None) -> ReportView:
+    """Return what a report of this run says.
+
+    Args:
+        facts: the run.
+        variables: how the recipe's env file spells its knobs, for best.env (see best.best_env).
+    """
     reading = read(facts)
     found = headline(reading)
     return ReportView(
@@ -46,7 +54,7 @@ def report_view(facts: RunFacts) -> ReportView:
         provenance=provenance(reading),
         definitions=definitions(reading),
         figures=figures(reading),
-        best=_best(reading, found.standing),
+        best=_best(reading, found, variables),
     )
 
 
@@ -126,10 +134,13 @@ def _metric_words(names: list[str]) -> str:
     return "; ".join(METRICS[name].label if name in METRICS else words(name) for name in names)
 
 
-def _best(reading: Reading, standing: Standing) -> BestConfiguration | None:
+def _best(reading: Reading, found: Headline, variables: Mapping[str, str] | None) -> BestConfiguration | None:
     if reading.best is None:
         return None
     configuration = reading.best.configuration
     return BestConfiguration(
-        label=reading.labels.configuration(configuration), configuration=configuration, standing=standing
+        label=reading.labels.configuration(configuration),
+        configuration=configuration,
+        standing=found.standing,
+        env=best_env(reading, found.result, variables=variables),
     )

@@ -28,18 +28,17 @@ class ReportPaths:
     best_env: Path | None
 
 
-def write_report(view: ReportView, directory: Path, *, best_env: str | None = None) -> ReportPaths:
+def write_report(view: ReportView, directory: Path) -> ReportPaths:
     """Write the report into ``directory``, in place of an earlier one. Files of others in it are kept.
 
     Args:
         view: what it says.
         directory: of this report alone; ``store.layout.report_directory`` names it.
-        best_env: the content of best.env (see ``best.best_env``); without it none is written.
 
     Raises:
         StoreError: it cannot be written; an earlier report is then untouched.
     """
-    files = _files(view, best_env)
+    files = _files(view)
     part = directory.with_name(f".{directory.name}.{os.getpid()}.part")
     try:
         shutil.rmtree(part, ignore_errors=True)
@@ -58,7 +57,7 @@ def write_report(view: ReportView, directory: Path, *, best_env: str | None = No
     return _paths(view, directory, files)
 
 
-def _files(view: ReportView, best_env: str | None) -> dict[str, str]:
+def _files(view: ReportView) -> dict[str, str]:
     drawn = {figure.name: figure_svg(figure) for figure in view.figures if figure.absent_because is None}
     files = {
         _name(view, "report.html"): render_html(view, drawn),
@@ -66,7 +65,9 @@ def _files(view: ReportView, best_env: str | None) -> dict[str, str]:
         _name(view, "paste.md"): render_paste(view),
     }
     files |= {figure_file(figure): drawn[figure.name] for figure in view.figures if figure.name in drawn}
-    return files | ({_name(view, "best.env"): best_env} if best_env is not None else {})
+    if view.best is not None and view.best.env is not None:
+        files[_name(view, "best.env")] = view.best.env
+    return files
 
 
 def _name(view: ReportView, name: str) -> str:

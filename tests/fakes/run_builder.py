@@ -141,7 +141,7 @@ class _Builder:
             ),
             canary_before=canary,
             canary_after=replace(canary, step_s=canary.step_s * drift),
-            command=("python", "-m", "vllm.entrypoints.openai.api_server", "--model", "tiny-target"),
+            command=_command(k),
             environment={"VLLM_CPU_KVCACHE_SPACE": "1"},
             simulated=self.shape.simulated,
         )
@@ -260,6 +260,13 @@ class _Tally:
             requests_finished=len(requests),
             absent_because=None if self.k else "no speculation",
         )
+
+
+def _command(k: int) -> tuple[str, ...]:
+    command = ("python", "-m", "vllm.entrypoints.openai.api_server", "--model", "/models/tiny-target")
+    if not k:
+        return command
+    return (*command, "--speculative-config", f'{{"method":"draft_model","num_speculative_tokens":{k}}}')
 
 
 def _configurations(shape: RunShape) -> tuple[Configuration, ...]:
