@@ -33,7 +33,9 @@ def validated(model: type[Model], source: Source) -> Model:
         # Through JSON, since strict mode takes no list for a tuple otherwise.
         return model.model_validate_json(json.dumps(source.data))
     except ValidationError as problem:
-        problems = [_problem(model, source, error) for error in problem.errors()]
+        # A list whose items are wrong is also reported as too short, which is no second problem.
+        errors = [error for error in problem.errors() if error["type"] != "too_short" or not error["input"]]
+        problems = [_problem(model, source, error) for error in errors]
         raise_all(list({str(each): each for each in problems}.values()))
         raise  # unreachable: there is at least one
 
@@ -93,13 +95,27 @@ def _problem(model: type[BaseModel], source: Source, error: ErrorDetails) -> Inp
 
 def _plain_words(error: ErrorDetails) -> str:
     """pydantic's message in the words of a YAML file."""
+    shown = _shown(error["input"])
     expected = _EXPECTED.get(error["type"])
     if expected is not None:
-        return f"expected {expected}, not {_shown(error['input'])}"
+        return f"expected {expected}, not {shown}"
+    bound = _BOUNDS.get(error["type"])
+    if bound is not None:
+        return f"{shown} is not allowed ({bound.format(**error.get('ctx', {}))})"
     message = error["msg"].removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 
 
+_BOUNDS = {
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "allowed: {expected}",
+    "string_pattern_mismatch": "form: {pattern}",
+    "string_too_short": "it must not be empty",
+    "too_short": "it must not be empty",
+}
 _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",

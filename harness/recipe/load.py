@@ -88,8 +88,8 @@ def _template_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
         path = ("knobs", name)
         for at, text in _texts(source.data["knobs"][name].get("sets") or {}, (*path, "sets")):
             yield from _names_problem(source, at, text, {"value", *BUILT_IN_NAMES})
-        if isinstance(knob.default, str):
-            yield from _names_problem(source, (*path, "default"), knob.default, set(BUILT_IN_NAMES))
+        for at, text in _texts(source.data["knobs"][name].get("default"), (*path, "default")):
+            yield from _names_problem(source, at, text, set(BUILT_IN_NAMES))
 
 
 _TEMPLATED = (

@@ -31,7 +31,6 @@ _USED_BY = {
 _USED_INSIDE = {
     ("repeat", "max_launches"): "ab",
     ("repeat", "stop"): "ab",
-    ("budget", "finish_by"): "nightly",
 }
 
 
