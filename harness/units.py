@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 _DURATION_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _TOKENS = {"": 1, "K": 1024, "M": 1024 * 1024}
@@ -102,4 +103,4 @@ def _significant(value: float) -> str:
         return f"{value:.0f}"
     if magnitude >= 9.995:
         return f"{value:.1f}"
-    return f"{value:.2f}" if magnitude >= 0.0995 or magnitude == 0 else f"{value:.2g}"
+    return f"{value:.2f}" if magnitude >= 0.0995 or magnitude == 0 else f"{Decimal(f'{value:.2g}'):f}"

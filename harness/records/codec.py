@@ -20,8 +20,14 @@ def to_json(record: object) -> str:
 
 
 def from_json(kind: type[Record], text: str) -> Record:
-    """Return the record in ``text``. Raises pydantic.ValidationError, a ValueError, if it is not one."""
+    """Return the record in ``text``. Raises ValueError (also as pydantic.ValidationError) if it is not one."""
+    if any(word in text for word in ("NaN", "Infinity")):  # pydantic reads them as numbers
+        json.loads(text, parse_constant=_refuse)
     return cast(Record, _adapter(cast(Hashable, kind)).validate_json(text))
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of a record")
 
 
 @cache
