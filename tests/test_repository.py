@@ -28,7 +28,7 @@ TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".json", ".txt", ".j2",
 TEXT_FOLDERS = ("harness", "tests", "benchmarks", "recipes", "sweeps", "schemas", "docs", ".ci", ".github")
 UNRELEASABLE = {
     "a path of one person's machine": re.compile(
-        r"(?<![\w.$~}<-])/(?:home/(?!someone\b|you\b)|Users/|root/|work/|workspace/)[\w.-]+"
+        r"(?<![\w.$~}<-])/(?:home/(?!(?:someone|you|me)\b)|Users/|root/|work/|workspace/)[\w.-]+"
     ),
     "a file address": re.compile(r"file:///\w"),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"),
