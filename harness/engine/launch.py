@@ -13,7 +13,7 @@ from harness.engine.bootlog import parse_boot_log
 from harness.engine.diagnosis import ending
 from harness.engine.endpoint import Endpoint, ServedModel, api_key, endpoint_for
 from harness.engine.logfile import LogReader
-from harness.engine.orphans import LAUNCH_ID_VARIABLE, kill_launch, stop_launch, with_members
+from harness.engine.orphans import LAUNCH_ID_VARIABLE, kill_launch, processes_of, stop_launch, with_members
 from harness.engine.ports import HOST, choose_port
 from harness.engine.readiness import Boot, wait_until_ready
 from harness.engine.redact import redacted_argv, redacted_environment, secrets_in
@@ -117,10 +117,12 @@ class _Started:
     registry: Registry
     clock: Clock
     looked_s: float = -_LOOK_EVERY_S
+    process: RunningProcess | None = None
 
-    def spawned(self, pid: int) -> None:
+    def spawned(self, process: RunningProcess) -> None:
         """Write down the leader."""
-        self._update(with_leader(self.launch, pid))
+        self.process = process
+        self._update(with_leader(self.launch, process.pid))
 
     def look(self, *, now: bool = False) -> None:
         """Write down the children that there are, at most every second."""
@@ -145,7 +147,7 @@ async def _up(spec: LaunchSpec, setting: LaunchSetting, started: _Started) -> Ru
         Command(argv=spec.argv, environment=environment, working_directory=spec.working_directory),
         log_path=setting.log_path,
     )
-    started.spawned(process.pid)
+    started.spawned(process)
     boot = Boot(
         spec=spec,
         process=process,
@@ -174,7 +176,7 @@ async def _up(spec: LaunchSpec, setting: LaunchSetting, started: _Started) -> Ru
 
 async def _stop(started: _Started, spec: LaunchSpec, setting: LaunchSetting) -> None:
     """Stop everything, also while being cancelled again; then forget the launch."""
-    stopping = asyncio.ensure_future(stop_launch(started.launch, clock=setting.clock, timeout_s=spec.stop_timeout_s))
+    stopping = asyncio.ensure_future(_end(started, spec.stop_timeout_s))
     try:
         await asyncio.shield(stopping)
     except BaseException:
@@ -183,7 +185,14 @@ async def _stop(started: _Started, spec: LaunchSpec, setting: LaunchSetting) -> 
         raise
     finally:
         kill_launch(started.launch)
-        setting.registry.forget(started.launch.launch_id)
+        if not processes_of(started.launch):  # else its record stays, so that it can still be found
+            setting.registry.forget(started.launch.launch_id)
+
+
+async def _end(started: _Started, timeout_s: float) -> None:
+    await stop_launch(started.launch, clock=started.clock, timeout_s=timeout_s)
+    if started.process is not None:
+        await started.process.wait()  # its exit status may come a moment after its end
 
 
 async def _attached(spec: LaunchSpec, setting: LaunchSetting) -> RunningEngine:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -23,6 +24,7 @@ from harness.records.clock import Clock
 LAUNCH_ID_VARIABLE = "HARNESS_LAUNCH_ID"
 EngineState = Literal["running", "orphan", "gone"]
 _POLL_S = 0.1
+_LAST_RESORT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +92,13 @@ async def stop_launch(launch: RegisteredLaunch, *, clock: Clock, timeout_s: floa
 
 
 def kill_launch(launch: RegisteredLaunch) -> None:
-    """SIGKILL every process of the launch at once, without waiting: the last resort."""
-    _signal(processes_of(launch), signal.SIGKILL)
+    """SIGKILL every process of the launch and wait briefly, without an event loop: the last resort."""
+    until_s = time.monotonic() + _LAST_RESORT_S
+    while processes := processes_of(launch):
+        _signal(processes, signal.SIGKILL)
+        if time.monotonic() > until_s:
+            return
+        time.sleep(_POLL_S / 10)  # not psutil's wait: it would take a child's exit status away from asyncio
 
 
 def processes_of(launch: RegisteredLaunch) -> list[psutil.Process]:
