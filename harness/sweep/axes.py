@@ -14,7 +14,7 @@ from harness.sweep.load import Sweep
 from harness.sweep.load_knobs import AS_RECORDED, LoadValue, load_knobs_of, read_load_value
 from harness.sweep.ranges import range_values
 from harness.sweep.schema import SweepFile
-from harness.yaml_source import KeyPath, Source, raise_all
+from harness.yaml_source import KeyPath, Source, plain_scalar, raise_all
 
 Choice = Mapping[str, LoadValue]  # values of the knobs that vary together
 _RANGE_KEYS = frozenset(("from", "to", "step", "factor"))
@@ -106,11 +106,14 @@ class Reader:
         return Named(name=name, values={knob: each for knob, each in values.items() if each}, path=path)
 
     def weights(self) -> None:
-        """Check the knobs of `mix`; their weights are used by other commands."""
-        for written in self._sweep.file.mix or {}:
-            if written != "by":
-                with self._collected(("mix", written)):
-                    self._neutral(written)
+        """Check the knobs and values of `mix`; their weights are used by other commands."""
+        for written, weights in (self._sweep.file.mix or {}).items():
+            if written == "by":
+                continue
+            with self._collected(("mix", written), value=False):
+                name = self._neutral(written)
+                for value in weights:
+                    self._value(name, plain_scalar(value), ("mix", written, value), value=False)
 
     def is_launch(self, name: str) -> bool:
         """Whether a change of this knob needs a restart; a free variable does."""
@@ -155,13 +158,13 @@ class Reader:
 
     def _axis(self, path: KeyPath, name: str, raw: Any) -> Axis | None:
         written = self._items(path, name, raw)
-        values: dict[LoadValue, None] = {}
+        values: list[LoadValue] = []
         for item, at in written.items:
             value = self._value(name, item, at)
-            if value is not None and value in values:
+            if value is not None and value in values and path[0] != "zip":
                 self.problems.append(self._source.error(at, f"{path[-1]}: {_written(item)} stands twice"))
             elif value is not None:
-                values[value] = None
+                values.append(value)
         choices = tuple({name: value} for value in values)
         return Axis(names=(name,), choices=choices, path=path, varies=written.varies) if choices else None
 
@@ -187,10 +190,13 @@ class Reader:
             return None
         rows = zip(*(axis.choices for axis in members), strict=True)
         choices = tuple({name: value for choice in row for name, value in choice.items()} for row in rows)
+        if any(choice in choices[:at] for at, choice in enumerate(choices)):
+            self.problems.append(self._source.error(path, f"zip.{group}: one combination stands twice"))
         return Axis(names=tuple(lengths), choices=choices, path=path, varies=True)
 
-    def _value(self, name: str, raw: Any, path: KeyPath) -> LoadValue | None:
-        with self._collected(path, about=self._shown_name(path, name)):
+    def _value(self, name: str, raw: Any, path: KeyPath, *, value: bool = True) -> LoadValue | None:
+        about = name if path[0] == "mix" else self._shown_name(path, name)
+        with self._collected(path, about=about, value=value):
             if raw is None:
                 raise ValueError("there is no value (leave the key out to keep what is)")
             if raw == AS_RECORDED and name in self._load_knobs and not self._sweep.replays_trace:

@@ -143,7 +143,9 @@ def _mix_problems(mix: dict[str, Any] | None, source: Source) -> Iterator[InputE
             elif len(mix or {}) > 1:
                 yield source.error(path, "mix.by takes all weights from the trace", value=False)
         elif not isinstance(weights, dict) or not weights:
-            yield source.error(path, f"mix.{knob}: expected a weight for each value", hint="{code: 5, prose: 1}")
+            yield source.error(
+                path, f"mix.{knob}: expected a weight for each value", hint="For example {code: 5, prose: 1}."
+            )
         else:
             yield from _weight_problems(path, weights, source)
 

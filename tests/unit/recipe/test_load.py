@@ -68,10 +68,9 @@ recipe.yaml:44:31: unknown knob "max_num_seq"
 
 
 def test_derived_number_that_is_no_product() -> None:
-    assert error_of(SMALL + "derived: {size: {product_of: [max_num_seqs * 2]}}\n") == snapshot("""\
-recipe.yaml:44:30: derived.size.product_of: ["max_num_seqs * 2"] is not allowed (it must not be empty)
-  Also: recipe.yaml:44:31: derived.size.product_of[0]: "max_num_seqs * 2" is not allowed (form: ^([a-z][a-z0-9_]*)(?: \\+ ([0-9]+))?$)\
-""")
+    assert error_of(SMALL + "derived: {size: {product_of: [max_num_seqs * 2]}}\n") == snapshot(
+        'recipe.yaml:44:31: derived.size.product_of[0]: "max_num_seqs * 2" is not allowed (form: ^([a-z][a-z0-9_]*)(?: \\+ ([0-9]+))?$)'
+    )
 
 
 def test_one_spelling_for_two_knobs() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from harness.errors import InputError
+from harness.recipe.find import find_recipe
+from harness.recipe.load import load_recipe
 from harness.recipe.schema import Recipe
 from harness.sweep.cells import Expansion, expand
-from harness.sweep.load import Sweep, load_recipe_of, sweep_from
+from harness.sweep.load import Sweep, sweep_from
 from harness.yaml_source import parse_source
 
 HEAD = "sweep: a\nrecipe: vllm-cpu-tiny\n"
@@ -27,7 +30,7 @@ def expanded(
 ) -> Expansion:
     """What the sweep in ``text`` asks for."""
     loaded = sweep(text, set_overrides=set_overrides, head=head)
-    return expand(loaded, recipe or load_recipe_of(loaded).recipe)
+    return expand(loaded, recipe or _packaged(loaded.file.recipe))
 
 
 def error_of(text: str, *, set_overrides: Sequence[str] = (), head: str = HEAD, recipe: Recipe | None = None) -> str:
@@ -40,3 +43,8 @@ def error_of(text: str, *, set_overrides: Sequence[str] = (), head: str = HEAD, 
 def knobs(expansion: Expansion, *names: str) -> list[tuple[object, ...]]:
     """The values of some knobs, configuration by configuration."""
     return [tuple(group.configuration.knobs.get(name) for name in names) for group in expansion.groups]
+
+
+@cache
+def _packaged(name: str) -> Recipe:
+    return load_recipe(find_recipe(name)).recipe

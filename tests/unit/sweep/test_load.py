@@ -94,11 +94,11 @@ s.yaml:3:7: mix.by needs a trace
   Name one in `workload`.
   Also: s.yaml:3:11: mix.by: expected requests or tokens
   Also: s.yaml:3:25: mix.class: expected a weight for each value
-    {code: 5, prose: 1}
+    For example {code: 5, prose: 1}.
   Also: s.yaml:3:43: the weight of cold is no number from 0 up
   Also: s.yaml:3:61: every weight is 0
   Also: s.yaml:3:88: mix.temperature: expected a weight for each value
-    {code: 5, prose: 1}\
+    For example {code: 5, prose: 1}.\
 """)
 
 
@@ -109,10 +109,12 @@ s.yaml:3:7: mix.by needs a trace
 """)
 
 
-def test_mix_names_known_knobs() -> None:
-    assert error_of("mix: {concurency: {1: 1}}\n") == snapshot("""\
-s.yaml:3:19: unknown knob "concurency" in recipe vllm-cpu-tiny
-  Did you mean "concurrency"? Known here: args, cache, class, command, concurrency, context_tokens, draft_model, draft_sample_method, dtype, max_model_len, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, prompt_lookup_max, temperature, thinking, top_p, env.NAME.\
+def test_mix_names_known_knobs_and_values() -> None:
+    assert error_of("mix: {concurency: {1: 1}, class: {code: 2, cod: 1}, concurrency: {1: 2, 1.5: 1}}\n") == snapshot("""\
+s.yaml:3:7: unknown knob "concurency" in recipe vllm-cpu-tiny
+  Did you mean "concurrency"? Known here: args, cache, class, command, concurrency, context_tokens, draft_model, draft_sample_method, dtype, max_model_len, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, prompt_lookup_max, temperature, thinking, top_p, env.NAME.
+  Also: s.yaml:3:44: class: "cod" is not allowed (allowed: "prose", "code", "structured", "agentic", "repetitive")
+  Also: s.yaml:3:73: concurrency: expected a whole number, not 1.5\
 """)
 
 
