@@ -134,7 +134,8 @@ def _level_words(reading: Reading, contest: Contest) -> str:
         return ""
     names = [reading.labels.configuration(one.configuration) for one in contest.level]
     apart = _behind(contest.level[0], contest.level[-1])
-    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    between = "; " if any("," in name for name in names) else ", "
+    listed = f"{between.join(names[:-1])} and {names[-1]}"
     return (
         f"{listed} cannot be told apart: {format_ratio(apart)} lies between them, "
         f"and less than {format_ratio(contest.threshold)} counts for nothing here."

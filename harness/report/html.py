@@ -59,4 +59,6 @@ _PAGE_COLOURS = {
     "#262626": "--ink",
     "#6e6e6e": "--quiet",
     "#dedede": "--line",
+    "#0072b2": "--blue",
+    "#4d4d4d": "--grey",
 }

@@ -38,10 +38,11 @@ def write_report(view: ReportView, directory: Path) -> ReportPaths:
     Raises:
         StoreError: it cannot be written; an earlier report is then untouched.
     """
-    files = _files(view)
     part = directory.with_name(f".{directory.name}.{os.getpid()}.part")
     try:
         shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)  # before the work of drawing, which would be in vain
+        files = _files(view)
         for name, text in files.items():
             path = part / name
             path.parent.mkdir(parents=True, exist_ok=True)
