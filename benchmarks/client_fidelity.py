@@ -125,7 +125,7 @@ async def _run_harness(server: Server, streams: int, tokens: int) -> tuple[LoadR
         requests = [
             [prepare(endpoint, prompt, load, stream=index, turn=0, seed=index)] for index, prompt in enumerate(prompts)
         ]
-        result = await run_closed_loop(http, requests, read_timeout_s=30, prewarm=transport.prewarm)
+        result = await run_closed_loop(transport, requests, read_timeout_s=30, prewarm=transport.prewarm)
         after = await _counters(http, server)
     return result, {name: after[name] - before[name] for name in after}
 

@@ -25,7 +25,7 @@ def run_vllm_bench(python: Path, server: Server, prompts: Sequence[str], tokens:
     """Send ``prompts`` at once, one stream each. Raises CalledProcessError with the tool's own output."""
     folder = server.log.parent
     dataset = folder / "prompts.jsonl"
-    lines = [json.dumps({"prompt": prompt, "output_tokens": tokens}) for prompt in prompts]
+    lines = [json.dumps({"prompt": prompt}) for prompt in prompts]
     dataset.write_text("\n".join(lines) + "\n", encoding="utf-8")
     arguments = {
         "backend": "openai-chat",
@@ -34,7 +34,8 @@ def run_vllm_bench(python: Path, server: Server, prompts: Sequence[str], tokens:
         "model": "truth",
         "dataset-name": "custom",
         "dataset-path": str(dataset),
-        "custom-output-len": str(tokens),
+        # Without a tokenizer the tool asks for one token, whatever length it was given.
+        "extra-body": json.dumps({"max_completion_tokens": tokens}),
         "num-prompts": str(len(prompts)),
         "max-concurrency": str(len(prompts)),
         "request-rate": "inf",

@@ -80,7 +80,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def closed(self) -> None:
-        """Close and let the event loop finish it."""
+        """Close and let the event loop finish it. A request in flight ends as cancelled."""
+        self._settle(("cancelled", "the client closed the connection"))
         self.abort()
         await self._lost.wait()
 

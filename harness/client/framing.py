@@ -1,8 +1,8 @@
 """Where an HTTP/1 reply ends, found without parsing its body while streams are being timed.
 
-h11 reads every chunk and would hold up the other streams for milliseconds at the end of a long one. Here a read costs
-one comparison of its tail; only where that looks like an end are the chunk sizes followed, from the last place that
-was confirmed. Content is h11's business, later (client.exchange).
+h11 builds events from every chunk, at several times the cost. Here a read that is one whole chunk, as servers send
+events, costs one look at its size; anything else is followed from chunk to chunk. Content, and whether all of this was
+proper HTTP, is h11's business, later (client.exchange).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Literal
 
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: |\r|\n|$)")
+_FRAMING_FIELD = re.compile(rb"\n(connection|transfer-encoding|content-length)[ \t]*:[ \t]*([^\r\n]*)")
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _MAX_HEAD_BYTES = 64 * 1024
 _BODYLESS = (204, 304)
@@ -43,9 +44,10 @@ class ReplyEnd:
     def feed(self, data: bytes) -> bool:
         """Take one read. True once the reply is complete, or is known to be no HTTP reply."""
         if self._mode == "chunked":
+            if not self._buffer and _is_one_chunk(data):
+                return False
             self._buffer += data
-            # A terminator that is split over reads leaves a last read shorter than itself.
-            return (data.endswith(b"\r\n\r\n") or len(data) < 5) and self._follow_chunks()
+            return self._follow_chunks()
         if self._mode == "length":
             self._left_bytes -= len(data)
             return self._check_length()
@@ -67,22 +69,22 @@ class ReplyEnd:
         if 100 <= status < 200 and status != 101:
             return self._read_head() if self._buffer else False
         self.status = status
-        self._choose_mode(_headers(head), http_minor=int(status_line[1]))
+        self._choose_mode(dict(_FRAMING_FIELD.findall(head.lower())), http_minor=status_line[1])
         return self._read_first_body()
 
     def _may_be_http(self) -> bool:
         start = bytes(self._buffer[:7])
         return b"HTTP/1."[: len(start)] == start
 
-    def _choose_mode(self, headers: dict[bytes, bytes], *, http_minor: int) -> None:
-        connection = headers.get(b"connection", b"").lower()
-        self.reusable = b"keep-alive" in connection if http_minor == 0 else b"close" not in connection
+    def _choose_mode(self, fields: dict[bytes, bytes], *, http_minor: bytes) -> None:
+        connection = fields.get(b"connection", b"")
+        self.reusable = b"keep-alive" in connection if http_minor == b"0" else b"close" not in connection
         if self._method == "HEAD" or self.status in _BODYLESS:
             self._mode, self._left_bytes = "length", 0
-        elif b"chunked" in headers.get(b"transfer-encoding", b"").lower():
+        elif b"chunked" in fields.get(b"transfer-encoding", b""):
             self._mode = "chunked"
-        elif headers.get(b"content-length", b"").isdigit():
-            self._mode, self._left_bytes = "length", int(headers[b"content-length"])
+        elif fields.get(b"content-length", b"").isdigit():
+            self._mode, self._left_bytes = "length", int(fields[b"content-length"])
         else:
             self._mode, self.reusable = "until_close", False
 
@@ -136,7 +138,13 @@ class ReplyEnd:
         return True
 
 
-def _headers(head: bytes) -> dict[bytes, bytes]:
-    lines = head.split(b"\n")[1:]
-    pairs = (line.partition(b":") for line in lines)
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+def _is_one_chunk(data: bytes) -> bool:
+    """``data`` is exactly one chunk of a body, and not the last, which has no bytes."""
+    line_end = data.find(b"\r\n", 0, 18)
+    if line_end < 1:
+        return False
+    try:
+        chunk_bytes = int(data[:line_end], 16)
+    except ValueError:
+        return False
+    return chunk_bytes > 0 and line_end + 2 + chunk_bytes + 2 == len(data)

@@ -31,7 +31,7 @@ class LoadResult:
 
 
 async def run_closed_loop(
-    http: httpx.AsyncClient,
+    transport: httpx.AsyncBaseTransport,
     streams: Sequence[Sequence[PreparedRequest]],
     *,
     read_timeout_s: float,
@@ -41,7 +41,7 @@ async def run_closed_loop(
     """Run all streams to their end and return what was measured.
 
     Args:
-        http: over a transport that returns exchanges.
+        transport: one that returns exchanges.
         streams: the requests of each stream, in order.
         read_timeout_s: longest wait for the next byte.
         prewarm: ``StampedTransport.prewarm``; opens the connections before the clock starts.
@@ -52,24 +52,22 @@ async def run_closed_loop(
         asyncio.CancelledError: every request was cancelled and no task is left.
     """
     streams = [stream for stream in streams if stream]
-    requests = [
-        [build_request(http, prepared, read_timeout_s=read_timeout_s) for prepared in stream] for stream in streams
-    ]
+    requests = [[build_request(prepared, read_timeout_s=read_timeout_s) for prepared in stream] for stream in streams]
     if prewarm is not None and streams:
         await prewarm(streams[0][0].url, len(streams))
-    start = _StartLine(len(streams))
+    watch = _SelfWatch()
+    start = _StartLine(len(streams), on_open=watch.start)
     sent: list[Sent] = []
     jobs = [
-        _run_stream(http, list(zip(stream, built, strict=True)), start, sent)
+        _run_stream(transport, list(zip(stream, built, strict=True)), start, sent)
         for stream, built in zip(streams, requests, strict=True)
     ]
     with _collector_off():
-        watch = _SelfWatch()
         try:
             aborted = await _run_all(jobs, abort)
         finally:
-            client, window_s = watch.stop(start.opened_s)
-    epoch_s = start.opened_s
+            client, window_s = watch.stop()
+    epoch_s = watch.started_s
     records = [record(each, epoch_s=epoch_s) for each in sent]
     records.sort(key=lambda each: (each.stream, each.turn))
     return LoadResult(epoch_s=epoch_s, window_s=window_s, requests=tuple(records), client=client, aborted=aborted)
@@ -78,12 +76,10 @@ async def run_closed_loop(
 class _StartLine:
     """Holds every stream right before its first write until all have come, or dropped out."""
 
-    def __init__(self, parties: int) -> None:
+    def __init__(self, parties: int, *, on_open: Callable[[], None]) -> None:
         self._waiting = parties
         self._opened = asyncio.Event()
-        self.opened_s = asyncio.get_running_loop().time()
-        if parties == 0:
-            self._opened.set()
+        self._on_open = on_open
 
     def ticket(self) -> _Ticket:
         return _Ticket(self)
@@ -91,7 +87,7 @@ class _StartLine:
     def arrive(self) -> None:
         self._waiting -= 1
         if self._waiting == 0:
-            self.opened_s = asyncio.get_running_loop().time()
+            self._on_open()
             self._opened.set()
 
     async def wait(self) -> None:
@@ -116,7 +112,7 @@ class _Ticket:
 
 
 async def _run_stream(
-    http: httpx.AsyncClient,
+    transport: httpx.AsyncBaseTransport,
     requests: Sequence[tuple[PreparedRequest, httpx.Request]],
     start: _StartLine,
     sent: list[Sent],
@@ -125,7 +121,7 @@ async def _run_stream(
     gate: Callable[[], Awaitable[None]] | None = ticket.wait
     try:
         for prepared, request in requests:
-            sent.append(await send(http, prepared, request, gate=gate, on_cancelled=sent.append))
+            sent.append(await send(transport, prepared, request, gate=gate, on_cancelled=sent.append))
             # A transport that knows no gate, or a connection that failed, must not hold up the others.
             ticket.use()
             gate = None
@@ -170,24 +166,36 @@ def _collector_off() -> Iterator[None]:
 
 
 class _SelfWatch:
-    """How late the event loop ran, and how much processor the client took."""
+    """The window: when it began, how late the event loop ran in it, and how much processor the client took."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._lag_max_s = 0.0
-        self._cpu_s = time.process_time()
-        self._due_s = self._loop.time() + _LAG_PERIOD_S
-        self._timer = self._loop.call_at(self._due_s, self._look)
+        self._timer: asyncio.TimerHandle | None = None
+        self.start()
 
-    def stop(self, since_s: float) -> tuple[ClientFacts, float]:
-        self._timer.cancel()
-        window_s = self._loop.time() - since_s
+    def start(self) -> None:
+        self._cancel_timer()
+        self.started_s = self._loop.time()
+        self._cpu_s = time.process_time()
+        self._lag_max_s = 0.0
+        self._schedule(self.started_s)
+
+    def stop(self) -> tuple[ClientFacts, float]:
+        self._cancel_timer()
+        window_s = self._loop.time() - self.started_s
         cpu_s = time.process_time() - self._cpu_s
         ratio = cpu_s / window_s if window_s > 0 else None
         return ClientFacts(loop_lag_max_s=self._lag_max_s, cpu_ratio=ratio), window_s
 
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
     def _look(self) -> None:
         now_s = self._loop.time()
         self._lag_max_s = max(self._lag_max_s, now_s - self._due_s)
+        self._schedule(now_s)
+
+    def _schedule(self, now_s: float) -> None:
         self._due_s = now_s + _LAG_PERIOD_S
         self._timer = self._loop.call_at(self._due_s, self._look)

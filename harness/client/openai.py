@@ -105,21 +105,15 @@ def read_timeout_s(
     return floor_s + prefill_s + load.output.tokens / decode_tokens_per_s
 
 
-def build_request(http: httpx.AsyncClient, prepared: PreparedRequest, *, read_timeout_s: float) -> httpx.Request:
+def build_request(prepared: PreparedRequest, *, read_timeout_s: float) -> httpx.Request:
     """Return ``prepared`` as a deferred httpx request."""
     timeout = httpx.Timeout(connect=_CONNECT_TIMEOUT_S, write=_WRITE_TIMEOUT_S, read=read_timeout_s, pool=None)
-    return http.build_request(
-        "POST",
-        prepared.url,
-        content=prepared.body,
-        headers=prepared.headers,
-        timeout=timeout,
-        extensions={DEFERRED: True},
-    )
+    extensions = {DEFERRED: True, "timeout": timeout.as_dict()}
+    return httpx.Request("POST", prepared.url, content=prepared.body, headers=prepared.headers, extensions=extensions)
 
 
 async def send(
-    http: httpx.AsyncClient,
+    transport: httpx.AsyncBaseTransport,
     prepared: PreparedRequest,
     request: httpx.Request,
     *,
@@ -129,7 +123,8 @@ async def send(
     """Send ``request`` and return what came back, unread. Failures are part of the result.
 
     Args:
-        http: over a transport that returns exchanges.
+        transport: one that returns exchanges. No client around it: cookies, redirects and hooks would cost more of
+            the loop's time than the reply itself, just when other streams end too.
         prepared: what the request was built from.
         request: from build_request.
         gate: awaited right before the write; such a request counts as due at the start of the window.
@@ -151,9 +146,8 @@ async def send(
         )
 
     try:
-        response = await http.send(request, stream=True)
-        request.extensions.setdefault(EXCHANGE, response.extensions[EXCHANGE])
-        await response.aclose()
+        response = await transport.handle_async_request(request)
+        request.extensions[EXCHANGE] = response.extensions[EXCHANGE]
     except httpx.TransportError as caught:
         failure = caught
     except asyncio.CancelledError:

@@ -13,13 +13,13 @@ ready for the write: it lets many requests start together.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
-import h11
 import httpx
 
 from harness.client.connection import Connection, Patience
@@ -28,6 +28,9 @@ from harness.client.exchange import SocketExchange
 DEFERRED, GATE, EXCHANGE = "deferred", "gate", "exchange"
 _OPENING_AT_ONCE = 64  # below the listen backlog of common servers
 _NO_STATUS = 0  # httpx has no response without a status; the exchange says None
+_LENGTH_FIELDS = (b"content-length", b"transfer-encoding")
+_METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
+_LINE_BREAK = re.compile(rb"[\r\n\0]")
 _HTTPS_PORT, _HTTP_PORT = 443, 80
 
 _Origin = tuple[str, str, int]
@@ -176,17 +179,16 @@ def _patience(request: httpx.Request) -> Patience:
 
 
 def _serialise(request: httpx.Request, body: bytes) -> bytes:
-    writer = h11.Connection(h11.CLIENT)
+    """The whole request as it goes over the wire. The body is known, so it has a length whatever its stream had."""
     target = request.url.raw_path
-    try:
-        events = (
-            h11.Request(method=request.method, target=target, headers=request.headers.raw),
-            *((h11.Data(data=body),) if body else ()),
-            h11.EndOfMessage(),
-        )
-        return b"".join(writer.send(event) or b"" for event in events)
-    except h11.LocalProtocolError as failure:
-        raise httpx.LocalProtocolError(str(failure), request=request) from failure
+    fields = [(name, value) for name, value in request.headers.raw if name.lower() not in _LENGTH_FIELDS]
+    if body or request.method in _METHODS_WITH_BODY:
+        fields.append((b"Content-Length", b"%d" % len(body)))
+    lines = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), target)]
+    lines += [b"%s: %s" % field for field in fields]
+    if any(_LINE_BREAK.search(line) for line in lines):
+        raise httpx.LocalProtocolError("a header of the request has a line break in it", request=request)
+    return b"\r\n".join([*lines, b"", body])
 
 
 def _deferred_response(exchange: SocketExchange) -> httpx.Response:

@@ -8,8 +8,8 @@ then one event a step. Each finished request is one JSON line in the log, with C
 after the request was read and right before each event was sent. Written when no stream is running, so that the log
 disturbs no schedule.
 
-One thread and raw sockets: whatever is due is sent before anything is read, and a batch of requests is stamped before
-the first of them is looked at.
+One thread and raw sockets: whatever is due is sent before anything is read, and while requests keep arriving they are
+read and stamped, not looked at, so that a burst of them is stamped as it comes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import socket
 import struct
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,7 @@ MODEL, MAX_MODEL_LEN = "truth", 1_048_576
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 _ABORTIVE_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: reset instead of FIN
 _IDLE_POLL_S = 0.05
+_BURST_GAP_NS, _LONGEST_WAIT_NS = 300_000, 50_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,7 @@ class TruthServer:
         self._poll = select.epoll()
         self._poll.register(self._listener.fileno(), select.EPOLLIN)
         self._peers: dict[int, Peer] = {}
+        self._unread: deque[tuple[Peer, int]] = deque()  # with the time of their last read
         self._due: list[tuple[int, int, Peer]] = []
         self._order = 0
         self._active = 0
@@ -143,9 +146,13 @@ class TruthServer:
             if not self._active:
                 self._write_log()
             self._handle(self._poll.poll(self._wait_s(), 4096))
+            if self._unread and self._quiet():
+                self._take_requests(*self._unread.popleft())
         self._write_log()
 
     def _wait_s(self) -> float:
+        if self._unread:
+            return 0.0
         if not self._due:
             return _IDLE_POLL_S
         # epoll rounds up to whole milliseconds: the last one is spent polling.
@@ -153,16 +160,19 @@ class TruthServer:
         return max(min(left_ms / 1000, _IDLE_POLL_S), 0.0)
 
     def _handle(self, ready: list[tuple[int, int]]) -> None:
-        requests = []
         for descriptor, _ in ready:
             if descriptor == self._listener.fileno():
                 self._accept()
                 continue
             peer = self._peers.get(descriptor)
             if peer is not None and self._read(peer):
-                requests.append((peer, time.monotonic_ns()))
-        for peer, received_ns in requests:
-            self._take_requests(peer, received_ns)
+                self._unread.append((peer, time.monotonic_ns()))
+
+    def _quiet(self) -> bool:
+        """The burst is over, or its first request should not wait any longer."""
+        now_ns = time.monotonic_ns()
+        waited_ns = min(_LONGEST_WAIT_NS, self._schedule.ttft_us * 500)
+        return now_ns - self._unread[-1][1] > _BURST_GAP_NS or now_ns - self._unread[0][1] > waited_ns
 
     def _accept(self) -> None:
         while True:
