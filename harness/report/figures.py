@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from harness.report.models import SIMULATED_MARK, FigureView, Line, Panel
@@ -15,8 +16,8 @@ from harness.report.models import SIMULATED_MARK, FigureView, Line, Panel
 # Okabe and Ito's palette, which stays distinct under colour blindness; the yellow is left out on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")
 _PAPER = "#fefefe"
-_DASHES: tuple[str | tuple[float, tuple[float, ...]], ...] = (
-    "solid",
+_DASHES: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (0.0, ()),  # solid
     (0.0, (5.0, 2.0)),
     (0.0, (1.5, 1.5)),
     (0.0, (6.0, 2.0, 1.5, 2.0)),
@@ -54,6 +55,10 @@ _WIDTH_IN = 10.4
 _PANEL_HEIGHT_IN = 3.6
 _PER_ROW = 2
 _MOST_TICKS = 12
+_MOST_DIRECT_LABELS = 8
+_LONGEST_DIRECT_LABEL = 18
+_MOST_LEGEND_COLUMNS = 4
+_LEGEND_ROW_IN = 0.2
 _LABEL_GAP_PT = 11.5  # direct labels nearer than this are moved apart
 
 
@@ -76,14 +81,16 @@ def figure_svg(view: FigureView) -> str:
 def _draw(view: FigureView) -> Figure:
     columns = min(_PER_ROW, len(view.panels))
     rows = -(-len(view.panels) // columns)
-    height = _PANEL_HEIGHT_IN * rows
+    entries = _legend_entries(view) if _needs_legend(view) else {}
+    legend_in = _LEGEND_ROW_IN * -(-len(entries) // _legend_columns(entries))
+    height = _PANEL_HEIGHT_IN * rows + legend_in
     figure = Figure(figsize=(_WIDTH_IN, height))
     # Margins are fixed: a layout engine takes a second for each figure, and moves the axes with the labels.
     figure.subplots_adjust(
         left=0.62 / _WIDTH_IN,
         right=1 - 0.1 / _WIDTH_IN,
         top=1 - 0.32 / height,
-        bottom=0.55 / height,
+        bottom=(0.55 + legend_in) / height,
         wspace=0.17,
         hspace=0.32,
     )
@@ -93,7 +100,35 @@ def _draw(view: FigureView) -> Figure:
         _draw_panel(axes, panel, view, top=top if view.shared_y else _highest(panel))
     for axes in places[len(view.panels) :]:
         axes.set_visible(False)
+    if entries:
+        _draw_legend(figure, entries)
     return figure
+
+
+def _needs_legend(view: FigureView) -> bool:
+    """Whether the names are too long, or too many, to stand at the ends of their lines."""
+    most = max((len(panel.lines) for panel in view.panels), default=0)
+    return most > _MOST_DIRECT_LABELS or max(map(_longest_label, view.panels), default=0) > _LONGEST_DIRECT_LABEL
+
+
+def _legend_entries(view: FigureView) -> dict[str, Line]:
+    return {line.label: line for panel in view.panels for line in panel.lines}
+
+
+def _legend_columns(entries: dict[str, Line]) -> int:
+    """As many as fit: a letter takes about 0.075 in, a line sample and its gaps 0.75 in."""
+    longest = max(map(len, entries), default=0)
+    return max(1, min(_MOST_LEGEND_COLUMNS, int(_WIDTH_IN / (0.075 * longest + 0.75))))
+
+
+def _draw_legend(figure: Figure, entries: dict[str, Line]) -> None:
+    handles = [
+        Line2D([], [], color=_colour(line), linestyle=_dash(line), linewidth=1.8, label=label)
+        for label, line in entries.items()
+    ]
+    figure.legend(
+        handles=handles, loc="lower left", ncols=_legend_columns(entries), frameon=False, fontsize=9, handlelength=3
+    )
 
 
 def _draw_panel(axes: Axes, panel: Panel, view: FigureView, *, top: float) -> None:
@@ -107,8 +142,8 @@ def _draw_panel(axes: Axes, panel: Panel, view: FigureView, *, top: float) -> No
     first, last = (depths[0], depths[-1]) if depths else (0, 1)
     span = max(1, last - first)
     # Room on the right for the labels that stand at the ends of the lines.
-    longest = max(_longest_label(one) for one in view.panels)
-    axes.set_xlim(first - 0.05 * span, last + min(0.9, 0.06 + 0.021 * longest) * span)
+    longest = 0 if _needs_legend(view) else max(map(_longest_label, view.panels))
+    axes.set_xlim(first - 0.05 * span, last + (0.06 + 0.021 * longest) * span)
     if len(depths) <= _MOST_TICKS:
         axes.set_xticks(depths)
     else:
@@ -116,11 +151,12 @@ def _draw_panel(axes: Axes, panel: Panel, view: FigureView, *, top: float) -> No
     axes.grid(visible=False, axis="x")
     if view.simulated:
         _mark_simulated(axes)
-    _label_lines(axes, panel)
+    if not _needs_legend(view):
+        _label_lines(axes, panel)
 
 
 def _draw_line(axes: Axes, line: Line, factor: float) -> None:
-    colour, dash = _colour(line), _DASHES[line.dash % len(_DASHES)]
+    colour, dash = _colour(line), _dash(line)
     depths = [point.k for point in line.points]
     axes.plot(depths, [point.median * factor for point in line.points], color=colour, linestyle=dash, linewidth=1.8)
     dots = [(point.k, value * factor) for point in line.points for value in point.values]
@@ -186,6 +222,10 @@ def _longest_label(panel: Panel) -> int:
 
 def _colour(line: Line) -> str:
     return _COLOURS[line.colour % len(_COLOURS)]
+
+
+def _dash(line: Line) -> tuple[float, tuple[float, ...]]:
+    return _DASHES[line.dash % len(_DASHES)]
 
 
 def _prefixed(svg: str, name: str) -> str:

@@ -48,8 +48,10 @@ def write_report(view: ReportView, directory: Path) -> ReportPaths:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         _move_into_place(part, directory)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         raise StoreError(
             f"the report cannot be written: {error.strerror or error}",
             where=str(directory),

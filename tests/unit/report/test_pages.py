@@ -203,6 +203,21 @@ def test_ids_of_figures_do_not_clash_in_one_page(view: ReportView) -> None:
         assert set(re.findall(r'href="#([^"]+)"', svg)) <= known
 
 
+def test_long_names_stand_in_a_legend_once(view: ReportView) -> None:
+    figure = view.figures[0]
+    panels = tuple(
+        replace(
+            panel, lines=tuple(replace(line, label=f"{line.label}, draft_sample_method=greedy") for line in panel.lines)
+        )
+        for panel in figure.panels
+    )
+
+    svg = figure_svg(replace(figure, panels=panels))
+
+    assert svg.count("1 stream, draft_sample_method=greedy</text>") == 1
+    assert figure_svg(figure).count("1 stream</text>") == len(figure.panels)
+
+
 def test_a_figure_without_data_is_refused(view: ReportView) -> None:
     with pytest.raises(ValueError, match="no cell"):
         figure_svg(replace(view.figures[0], absent_because="no cell has a decode rate"))
