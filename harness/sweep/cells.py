@@ -97,11 +97,10 @@ class _Work:
         first = self._refusals[0] if self._refusals else None
         where = self._sweep.source.where(("knobs",))
         if first is not None and (self._sweep.file.on_refused == "stop" or not self._servers):
-            some = (
-                "every configuration is" if not self._servers else f"{len(self._refusals)} configurations or cells are"
-            )
+            count = len(self._refusals)
+            some = f"{count} of the configurations or cells" if self._servers else "every configuration"
             hint = "\n  ".join(_reasons(self._refusals))
-            raise InputError(f"{some} refused, before anything is launched", where=first.where, hint=hint)
+            raise InputError(f"refused before anything is launched: {some}", where=first.where, hint=hint)
         if not self._servers:
             raise InputError("nothing is left to measure", where=where, hint="`exclude` leaves everything out.")
         only = next(iter(self._servers.values()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from harness.errors import InputError
+from harness.recipe.names import looks_secret
 from harness.sweep.schema import SweepFile
 from harness.yaml_model import did_you_mean
 from harness.yaml_source import KeyPath, Source, parse_value
@@ -25,7 +26,7 @@ def apply_overrides(source: Source, overrides: Sequence[str]) -> Overridden:
     knobs: set[str] = set()
     for override in overrides:
         key, equals, text = override.partition("=")
-        place = f"--set {override}"
+        place = f"--set {key}=***" if looks_secret(key.strip()) else f"--set {override}"
         if not equals or not key.strip():
             raise InputError("expected KEY=VALUE", where=place, hint="For example --set num_speculative_tokens=5.")
         path = _path(key.strip(), place)

@@ -236,7 +236,7 @@ class SweepFile(FileModel):
     )
     objective: str = Field(default="seconds", description="seconds, or the name of a metric.")
     limits: dict[str, Limit] = Field(default={}, description="By metric and statistic, for example ttft_s.p95.")
-    repeat: Repeat = Field(default=Repeat(), description="How often things are repeated.")
+    repeat: Repeat = Field(default=Repeat(), description="Launches, and drafts in a cell.")
     budget: Budget = Field(default=Budget(), description="What the sweep may cost.")
     margin: Ratio = Field(default=0.03, description="Smaller differences do not matter.")
     checks: tuple[str, ...] = Field(default=(), description="Commands that the site file names.")

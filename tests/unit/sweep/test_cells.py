@@ -210,14 +210,14 @@ def test_refusals_are_listed_with_reason_and_place() -> None:
 def test_on_refused_stop() -> None:
     text = "on_refused: stop\nknobs: {method: [ngram, draft_model], num_speculative_tokens: [4, 7]}\n"
     assert error_of(text, recipe=SMALL_RECIPE) == snapshot("""\
-s.yaml:4:9: 1 configurations or cells are refused, before anything is launched
+s.yaml:4:9: refused before anything is launched: 1 of the configurations or cells
   method=ngram, num_speculative_tokens=7: ngram is short\
 """)
 
 
 def test_everything_refused() -> None:
     assert error_of("knobs: {method: ngram, num_speculative_tokens: [6, 7]}\n", recipe=SMALL_RECIPE) == snapshot("""\
-s.yaml:3:24: every configuration is refused, before anything is launched
+s.yaml:3:24: refused before anything is launched: every configuration
   method=ngram, num_speculative_tokens=6 and 1 more: ngram is short\
 """)
 
@@ -242,7 +242,7 @@ def test_a_configuration_of_which_every_cell_is_refused() -> None:
 def test_a_knob_that_the_image_ignores() -> None:
     text = "knobs: {checkpoint: official-0731, num_speculative_tokens: 5, env.VLLM_DSPARK_LOCAL_ARGMAX: [0, 1]}\n"
     assert error_of(text, head=DSPARK) == snapshot("""\
-s.yaml:3:63: every configuration is refused, before anything is launched
+s.yaml:3:63: refused before anything is launched: every configuration
   checkpoint=official-0731, env.VLLM_DSPARK_LOCAL_ARGMAX=0, num_speculative_tokens=5 and 1 more: env.VLLM_DSPARK_LOCAL_ARGMAX has no effect on image anemll-0.1.1: every arm would be the same server\
 """)
 
