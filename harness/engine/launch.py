@@ -156,7 +156,7 @@ async def _up(spec: LaunchSpec, setting: LaunchSetting, started: _Started) -> Ru
         clock=setting.clock,
         on_event=setting.on_event,
         on_progress=started.look,
-        secrets=secrets_in(spec.argv, {**_inherited_secrets(spec), **environment}),
+        secrets=secrets_of(spec),
     )
     async with endpoint_for(spec, base_url) as endpoint:
         model = await wait_until_ready(boot, endpoint)
@@ -217,6 +217,12 @@ async def _attached(spec: LaunchSpec, setting: LaunchSetting) -> RunningEngine:
     )
 
 
+def secrets_of(spec: LaunchSpec) -> tuple[str, ...]:
+    """Return what an engine of ``spec`` may print and nobody may read: keys that it is given, and that it inherits."""
+    key = api_key(spec)
+    return secrets_in(spec.argv, {**os.environ, **({"api_key": key} if key else {}), **spec.environment})
+
+
 def named_model(models: tuple[ServedModel, ...], wanted: str | None, base_url: str) -> ServedModel:
     """Return the model that is wanted, or the first.
 
@@ -238,9 +244,3 @@ def _at_port(spec: LaunchSpec, port: int) -> LaunchSpec:
     argv = tuple(argument.replace(PORT, str(port)) for argument in spec.argv)
     environment = {name: value.replace(PORT, str(port)) for name, value in spec.environment.items()}
     return replace(spec, argv=argv, environment=environment)
-
-
-def _inherited_secrets(spec: LaunchSpec) -> dict[str, str]:
-    """Keys that the engine inherits from the harness and may print."""
-    key = api_key(spec)
-    return {**os.environ, **({"api_key": key} if key else {})}

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.engine.identity import Probes, read_identity, require_configuration
-from harness.engine.launch import LaunchSetting, RunningEngine, launched
+from harness.engine.launch import LaunchSetting, RunningEngine, launched, secrets_of
+from harness.engine.logfile import LogReader
+from harness.engine.redact import redacted_text
 from harness.errors import EngineError, HarnessError, LaunchError, WrongConfigurationError
 from harness.recipe.spec import LaunchSpec
 from harness.records.cell import Cell
@@ -23,6 +25,8 @@ from harness.units import format_change
 from harness.workload.spec import StreamShape
 
 _LOG_TAIL_LINES = 25
+_DEAD = 503
+_FAILED: tuple[LaunchOutcome, ...] = ("failed_to_boot", "died", "wrong_configuration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +75,11 @@ async def run_launch(task: LaunchTask, on_end: Callable[[LaunchRecord], None]) -
     except LaunchError as failed:
         outcome, account.reason, account.log_tail = "failed_to_boot", str(failed), failed.log_tail
     except EngineError as failed:
-        outcome, account.reason = "died", str(failed)
+        # One that never came up did not die.
+        outcome, account.reason = ("died" if account.engine else "failed_to_boot"), str(failed)
+    except HarnessError as stopped:
+        account.reason = f"the run was stopped: {stopped.what}"
+        raise
     finally:
         if outcome == "interrupted":
             account.reason = account.reason or "the run was interrupted"
@@ -98,8 +106,8 @@ class _Account:
     def close(self, outcome: LaunchOutcome) -> LaunchRecord:
         """Return the record as it stands."""
         task, engine = self._task, self.engine
-        if outcome in ("died", "wrong_configuration") and engine is not None:
-            self.log_tail = self.log_tail or engine.log.tail(_LOG_TAIL_LINES)
+        if outcome in _FAILED and not self.log_tail:
+            self.log_tail = _log_tail(task)
         return LaunchRecord(
             launch_id=task.setting.launch_id,
             run_id=task.setting.run_id,
@@ -134,12 +142,24 @@ async def _measure(task: LaunchTask, engine: RunningEngine, account: _Account) -
             if planned.done:
                 continue
             task.setting.on_event(_trial_started(task, planned, number))
-            task.on_trial(await measure_trial(bench, source, _trial_task(task, planned)))
-            if bench.death.is_set():
-                account.reason = await engine.died()
+            trial = await measure_trial(bench, source, _trial_task(task, planned))
+            task.on_trial(trial)
+            account.reason = await _death(bench, trial)
+            if account.reason is not None:
                 return "died"
         account.after = await read_canary(bench, source, salt=f"{task.setting.launch_id}-after")
     return "measured"
+
+
+async def _death(bench: Bench, trial: TrialRecord) -> str | None:
+    """Why nothing more can be measured here, or None. A server may outlive its engine and go on to answer."""
+    if bench.death.is_set():
+        return await bench.engine.died()
+    if trial.failure is None:
+        return None
+    async with bench.engine.endpoint() as endpoint:
+        dead = await endpoint.health() == _DEAD
+    return f"the server says that its engine is dead: {trial.failure}" if dead else None
 
 
 async def _identity(task: LaunchTask, bench: Bench) -> LiveIdentity:
@@ -186,3 +206,9 @@ def _trial_task(task: LaunchTask, planned: PlannedTrial) -> TrialTask:
         shape=task.shapes[planned.load.load_id],
         limit_s=task.cell_limit_s,
     )
+
+
+def _log_tail(task: LaunchTask) -> tuple[str, ...]:
+    secrets = secrets_of(task.spec)
+    lines = LogReader(path=task.setting.log_path).tail(_LOG_TAIL_LINES)
+    return tuple(redacted_text(line, secrets) for line in lines)

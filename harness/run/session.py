@@ -57,6 +57,7 @@ class SessionTask:
     cell_limit_s: float | None
     time_limit_s: float | None
     earlier_launches: Sequence[LaunchRecord]  # of this run
+    earlier_starts: Sequence[LaunchStart]  # of this run, those of a killed process too
     stored_canaries: Sequence[StoredCanary]  # of this rig
     keep_canaries: Callable[[StoredCanary], None] = field(default=lambda canary: None)
 
@@ -91,6 +92,9 @@ class _Session:
         self._tools = tools
         self._started_s = tools.clock.now_s()
         self._pace = Pace(task.plan)
+        self._attempts: dict[str, int] = {}  # by launch key
+        for start in task.earlier_starts:
+            self._attempts[start.launch_key] = max(start.attempt, self._attempts.get(start.launch_key, 0))
         self.records: list[LaunchRecord] = []
 
     async def run(self) -> None:
@@ -126,10 +130,9 @@ class _Session:
         await prepare(tuple(steps.values()), place)
 
     async def _launch_until_accepted(self, launch: PlannedLaunch) -> None:
-        attempt = 1 + self._attempts(launch)
-        record = await self._launch(launch, attempt=attempt, may_repeat=True)
+        record = await self._launch(launch, may_repeat=True)
         if record.outcome == "slow_canary":
-            await self._launch(launch, attempt=attempt + 1, may_repeat=False)
+            await self._launch(launch, may_repeat=False)
 
     async def _repeat_slow(self, launches: Sequence[PlannedLaunch]) -> None:
         """Boots that were accepted before there was anything to compare them with are judged at the end of a round."""
@@ -137,7 +140,7 @@ class _Session:
             record = next((each for each in reversed(self.records) if _is_of(each, launch)), None)
             if record is None or record.outcome != "measured" or record.canary_before is None:
                 continue
-            if record.canary_ratio is not None or record.attempt > 1 or not self._fits(launch):
+            if record.canary_ratio is not None or self._was_slow(launch) or not self._fits(launch):
                 continue
             references = [each for each in self._references() if each.reading is not record.canary_before]
             verdict = judge(launch.configuration, record.canary_before, references)
@@ -148,11 +151,13 @@ class _Session:
                     "measured again, and the second boot counts"
                 )
                 again = replace(launch, trials=tuple(replace(trial, done=False) for trial in launch.trials))
-                second = await self._launch(again, attempt=record.attempt + 1, may_repeat=False)
+                second = await self._launch(again, may_repeat=False)
                 if second.outcome == "measured":
                     self._void(record, f"its canary was {change} against {verdict.against}; launched again")
 
-    async def _launch(self, launch: PlannedLaunch, *, attempt: int, may_repeat: bool) -> LaunchRecord:
+    async def _launch(self, launch: PlannedLaunch, *, may_repeat: bool) -> LaunchRecord:
+        # Every boot has an id of its own, also after a process that was killed in the middle of one.
+        attempt = self._attempts[launch.launch_key] = self._attempts.get(launch.launch_key, 0) + 1
         launch_id = content_id([self._task.run_id, launch.launch_key, attempt])
         self._announce(launch, launch_id, attempt)
         self._pace.launch_begins(self._tools.clock.now_s(), launch)
@@ -265,8 +270,10 @@ class _Session:
         versions = [record.live.engine_version for record in records if record.live and record.live.engine_version]
         return versions[0] if versions else None
 
-    def _attempts(self, launch: PlannedLaunch) -> int:
-        return sum(_is_of(record, launch) for record in (*self._task.earlier_launches, *self.records))
+    def _was_slow(self, launch: PlannedLaunch) -> bool:
+        """An earlier boot of it was given back, and one repetition is all there is."""
+        records = (*self._task.earlier_launches, *self.records)
+        return any(record.outcome == "slow_canary" and _is_of(record, launch) for record in records)
 
     def _fits(self, launch: PlannedLaunch) -> bool:
         limit_s = self._task.time_limit_s
