@@ -6,7 +6,8 @@ HarnessError
 │   ├── LaunchError           it did not come up
 │   │   └── WrongConfigurationError   it came up as something else than was asked for
 │   └── EndpointError         it runs, but does not answer as an engine should
-├── StoreError        exit 3: results cannot be read or written (disk full, newer schema version)
+├── StoreError        exit 3: results cannot be read or written (disk full, another process writes them)
+│   └── UnreadableRunError    exit 2: the run that was named is damaged, or a newer harness wrote it
 └── Interrupted       exit 130: Ctrl-C or SIGTERM; what was measured is saved
 """
 
@@ -61,6 +62,12 @@ class EndpointError(EngineError):
 
 class StoreError(HarnessError):
     """Results cannot be read or written."""
+
+
+class UnreadableRunError(StoreError):
+    """A stored run is not one that this harness can use; the disk works, the input is wrong."""
+
+    exit_code = 2
 
 
 class Interrupted(HarnessError):  # noqa: N818 - it is an outcome, not a defect

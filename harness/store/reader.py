@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from harness.errors import StoreError
+from harness.errors import UnreadableRunError
 from harness.records.codec import from_json, to_json
 from harness.records.journal import LaunchStart, RunData, RunNote, SessionEnd, SessionStart
 from harness.records.launch import LaunchRecord
@@ -132,8 +132,8 @@ def _record(kind: type[Record], text: str, *, where: str) -> Record:
         raise _damaged(where, f"not a {kind.__name__}: {field}: {first['msg']}") from None
 
 
-def _damaged(where: str, what: str = "not a record") -> StoreError:
-    return StoreError(
+def _damaged(where: str, what: str = "not a record") -> UnreadableRunError:
+    return UnreadableRunError(
         what,
         where=where,
         hint="The file was changed or the disk lost data. Take that line out (keep a copy) to use the rest.",
@@ -148,7 +148,7 @@ def _require_readable_version(text: str, folder: RunFolder) -> None:
         raise _damaged(str(folder.manifest), "not a manifest") from None
     if not isinstance(version, int) or version > RECORD_VERSION:
         writer = tree.get("harness_version", "a newer version")
-        raise StoreError(
+        raise UnreadableRunError(
             f"written as record version {version}; this harness reads up to {RECORD_VERSION}",
             where=str(folder.path),
             hint=f"Read it with harness {writer} or newer. Nothing was changed.",
@@ -159,7 +159,9 @@ def _text(path: Path, *, missing: str) -> str:
     try:
         return path.read_text()
     except FileNotFoundError:
-        raise StoreError(missing, where=str(path.parent), hint="harness show latest shows the newest run.") from None
+        raise UnreadableRunError(
+            missing, where=str(path.parent), hint="harness show latest shows the newest run."
+        ) from None
     except OSError as error:
         raise disk_error(error, path) from error
     except UnicodeDecodeError:
