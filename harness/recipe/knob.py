@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from harness.units import parse_ratio, parse_tokens
 from harness.yaml_model import FileModel
 
 KnobType = Literal["int", "float", "bool", "choice", "string", "list"]
+_SECRET_FLAG = re.compile(r"--?[a-z-]*(api[-_]?keys?|[-_]token|secret|password)$", re.IGNORECASE)
 _WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false", "string": "text"}
 
 
@@ -140,9 +142,18 @@ def _plain(raw: Any) -> KnobValue:
 def _words(raw: Any) -> str:
     if isinstance(raw, str):
         try:
-            return shlex.join(shlex.split(raw))
+            words = shlex.split(raw)
         except ValueError as problem:
             raise ValueError(f"not the words of a command line: {problem}") from problem
+        return shlex.join(_without_secrets(words))
     if isinstance(raw, list) and not any(isinstance(word, list | dict | bool) or word is None for word in raw):
-        return shlex.join(str(word) for word in raw)
+        return shlex.join(_without_secrets([str(word) for word in raw]))
     raise ValueError(f"expected the words of a command line, not {shown(raw)}")
+
+
+def _without_secrets(words: list[str]) -> list[str]:
+    for word in words:
+        flag = word.partition("=")[0]
+        if _SECRET_FLAG.match(flag):
+            raise ValueError(f"{flag} has no place in a sweep, which is written to records; export the key instead")
+    return words

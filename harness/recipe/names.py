@@ -91,6 +91,11 @@ def known_variable(recipe: Recipe, name: str) -> EnvironmentVariable | None:
     return next((about for pattern, about in known.items() if fnmatchcase(name, pattern)), None)
 
 
+def looks_secret(name: str) -> bool:
+    """Return whether a variable of this name holds what nobody may read."""
+    return _SECRET.search(name.upper()) is not None
+
+
 def read_variable(raw: Any) -> KnobValue:
     """Return the value of a free variable; "1" and 1 are one value. Raises ValueError."""
     if isinstance(raw, bool):
@@ -108,7 +113,7 @@ def _variable(written: str) -> str:
     name = _bare(written)
     if not _VARIABLE.fullmatch(name):
         raise InputError(f'"{name}" cannot be the name of an environment variable')
-    if _SECRET.search(name.upper()):
+    if looks_secret(name):
         hint = "Export it in the shell: what a sweep sets is written to records and reports."
         raise InputError(f"{name} looks like a secret, which has no place in a sweep", hint=hint)
     return written
