@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -69,6 +70,9 @@ def die(options: Options) -> int:
     if kind == "argument":
         print("usage: api_server.py [-h] [options]\napi_server.py: error: unrecognized arguments: --no-such-flag")
         return 2
+    if kind == "port":
+        port_taken(OSError(errno.EADDRINUSE, "Address already in use"))
+        return 1
     core = os.getpid() + 1
     error = {"process": "EngineCore", "pid": core, "level": "ERROR", "where": "core.py:1330"}
     say(f"EngineCore failed to start.\n{TRACEBACK}\n{DEATHS.get(kind, DEATHS['crash'])}", **error)

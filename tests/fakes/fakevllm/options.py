@@ -16,7 +16,7 @@ Answers
     loop=1                         repeat four tokens
     split_characters=1             some tokens are half a character: an event with tokens and no text
 Faults
-    die_at_boot=crash|oom|model|argument|cache   with the words of vLLM
+    die_at_boot=crash|oom|model|argument|cache|port   with the words of vLLM
     slow_boot_s=S                  before it listens
     die_after_tokens=N             error event, [DONE], /health 503, then the process ends
     cut_stream_after=N             the connection ends after N tokens of a stream
@@ -26,6 +26,7 @@ Faults
     counters_restart_after=N       all counters are zero again after N requests
     foreign_tokens_per_s=N         somebody else's requests in the counters
     jit_at_request=N               a compilation in the log, and a stall of 200 ms
+    wants_key=KEY                  401 without it, whatever key the environment holds
     strict_arguments=1             refuse options that are not known here
     core_without_environment=1     the EngineCore carries no environment, as after it has set its title
     ignore_signals=1               only SIGKILL ends it
@@ -123,7 +124,7 @@ def parse_options(argv: Sequence[str], environment: Mapping[str, str]) -> Option
         prompt_tokens_details=known.enable_prompt_tokens_details,
         per_request_metrics="none" if "no_per_request_metrics" in switches else known.per_request_spec_decode_metrics,
         reasoning=bool(known.reasoning_parser),
-        api_keys=tuple(known.api_key or filter(None, [environment.get("VLLM_API_KEY")])),
+        api_keys=_api_keys(known.api_key, switches, environment),
         speculative=known.speculative_config or {},
         arguments=_non_default(known),
         switches=switches,
@@ -163,6 +164,12 @@ def _non_default(known: argparse.Namespace) -> dict[str, Any]:
         for name, value in vars(known).items()
         if value != defaults[name] and name not in ("fake", "api_key")
     }
+
+
+def _api_keys(named: list[str] | None, switches: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    if "wants_key" in switches:
+        return (switches["wants_key"],)
+    return tuple(named or filter(None, [environment.get("VLLM_API_KEY")]))
 
 
 def _count_boot(path: str | None) -> int:
