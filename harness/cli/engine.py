@@ -7,6 +7,7 @@ import json
 
 import click
 
+from harness.cli.streams import write_document
 from harness.engine.clock import SystemClock
 from harness.engine.orphans import EngineEntry, find_engines, remove_orphans
 from harness.engine.registry import default_registry
@@ -32,7 +33,7 @@ def status(as_json: bool, keep: bool) -> None:
     entries = find_engines(registry)
     stopped = [] if keep else asyncio.run(remove_orphans(registry, clock=SystemClock()))
     if as_json:
-        click.echo(json.dumps({"engines": [_document(entry, stopped) for entry in entries]}, indent=2))
+        write_document(json.dumps({"engines": [_document(entry, stopped) for entry in entries]}, indent=2))
         return
     if not entries:
         click.echo("no engine of this tool is running", err=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
+from harness.cli.streams import shown_if_possible
 from harness.errors import HarnessError, Interrupted, LaunchError
 
 _COMMANDS = {
@@ -68,18 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
     except HarnessError as failure:
-        _show(failure)
+        with shown_if_possible():
+            _show(failure)
         sys.exit(failure.exit_code)
     except click.ClickException as failure:
         failure.show(file=sys.stderr)
         sys.exit(_EXIT_INPUT)
     except (click.Abort, KeyboardInterrupt):
-        _show(Interrupted("interrupted"))
+        with shown_if_possible():
+            click.echo("interrupted", err=True)
         sys.exit(Interrupted.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone (`harness show --json | head`): nothing is wrong, and nothing can be said.
-        sys.stderr = sys.stdout = Path("/dev/null").open("w", encoding="utf-8")  # noqa: SIM115 - lives until the exit
-        sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -8,6 +8,7 @@ import click
 
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run
 from harness.cli.options import plan_options
+from harness.cli.streams import shown_if_possible, write_document
 from harness.records.codec import to_json
 from harness.report.terminal import print_plan, stderr_console
 
@@ -31,6 +32,7 @@ def command(
     earlier = stored_run(resume, root_of(root))[1] if resume else None
     plan = plan_from(options, earlier=earlier).plan
     if as_json:
-        click.echo(to_json(plan))
-    else:
+        write_document(to_json(plan))
+        return
+    with shown_if_possible():
         print_plan(plan, stderr_console())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import TracebackType
 
 from harness.cli.loading import limits_of, summaries_of
+from harness.cli.streams import shown_if_possible
 from harness.errors import InputError
+from harness.records.events import Event
 from harness.records.plan import Plan
 from harness.report.facts import run_facts
 from harness.report.models import ReportView
@@ -20,6 +23,29 @@ from harness.store.reader import read_run
 def progress_of(plan: Plan) -> LiveProgress:
     """Return the live display of a run with this plan."""
     return LiveProgress(console=stderr_console(), plan=plan, limits=limits_of(plan))
+
+
+class LastingProgress:
+    """The live display of a run that outlives it: if the terminal or the pipe goes away, the run goes on unseen."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._live = progress_of(plan)
+
+    def __enter__(self) -> LastingProgress:
+        with shown_if_possible():
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with shown_if_possible():
+            self._live.__exit__(kind, error, trace)
+
+    def on_event(self, event: Event) -> None:
+        """Show one event."""
+        with shown_if_possible():
+            self._live.on_event(event)
 
 
 def view_of(folder: RunFolder) -> ReportView:
@@ -40,5 +66,6 @@ def report_run(folder: RunFolder, root: Path) -> ReportPaths:
         root, date=run.manifest.started_at[:10], sweep=run.manifest.sweep, run_id=folder.run_id
     )
     paths = write_report(view, directory)
-    print_result(view, stderr_console(), report=paths.html)
+    with shown_if_possible():
+        print_result(view, stderr_console(), report=paths.html)
     return paths

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
-from harness.cli.reporting import progress_of, report_run
-from harness.cli.signals import stop_on_signals, survive_hangup
+from harness.cli.reporting import LastingProgress, report_run
+from harness.cli.signals import RunSignals
 from harness.engine.clock import SystemClock
 from harness.engine.registry import default_registry
 from harness.engine.shell import LocalShell
 from harness.errors import Interrupted
 from harness.recipe.find import places_for
 from harness.records.journal import RunData, SessionStart
+from harness.report.headline import next_command
+from harness.report.labels import counted
 from harness.run.outcome import exit_code
 from harness.run.session import SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
@@ -47,18 +50,23 @@ def run_sweep(options: PlanOptions, *, resume: str | None, command: Sequence[str
         HarnessError: the input, the disk or the preparation is at fault.
     """
     root = root_of(options.root)
-    run = _resumed(options, root, resume, tuple(command)) if resume else _started(options, root, tuple(command))
-    try:
-        asyncio.run(_carry_out(run))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        data = read_run(run.folder)
-        raise Interrupted(
-            f"{len(valid_trial_ids(summaries_of(data)))} measured trials are kept in {run.folder.path}",
-            hint=f"Carry on with: harness sweep {options.file} --resume {run.folder.run_id}",
-        ) from None
-    report_run(run.folder, root)
+    with RunSignals() as signals:
+        run = _resumed(options, root, resume, tuple(command)) if resume else _started(options, root, tuple(command))
+        try:
+            asyncio.run(_carry_out(run, signals))
+            report_run(run.folder, root)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise _interrupted(run, launches=options.launches) from None
     data = read_run(run.folder)
     return exit_code(data, summaries_of(data))
+
+
+def _interrupted(run: _Run, *, launches: int | None) -> Interrupted:
+    measured = len(valid_trial_ids(summaries_of(read_run(run.folder))))
+    return Interrupted(
+        f"{counted(measured, 'measured trial')} kept in {run.folder.path}",
+        hint=f"Carry on with: {next_command(run.command, run.folder.run_id, launches=launches)}",
+    )
 
 
 def _started(options: PlanOptions, root: Path, command: tuple[str, ...]) -> _Run:
@@ -67,7 +75,11 @@ def _started(options: PlanOptions, root: Path, command: tuple[str, ...]) -> _Run
     launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
     run_id = new_run_id(clock.stamp(), planned.sweep.name, os.getpid())
     folder = create_run(root, run_id)
-    write_manifest(folder, new_manifest(planned, run_id=run_id, started_at=clock.stamp(), command=command))
+    try:
+        write_manifest(folder, new_manifest(planned, run_id=run_id, started_at=clock.stamp(), command=command))
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)  # a run that never began leaves no folder
+        raise
     return _Run(folder=folder, root=root, planned=planned, earlier=None, command=command)
 
 
@@ -78,7 +90,7 @@ def _resumed(options: PlanOptions, root: Path, resume: str, command: tuple[str, 
     return _Run(folder=folder, root=root, planned=planned, earlier=earlier, command=command)
 
 
-async def _carry_out(run: _Run) -> None:
+async def _carry_out(run: _Run, signals: RunSignals) -> None:
     clock = SystemClock()
     planned, results = run.planned, run.root / "results"
     rig_id = planned.host.rig_id
@@ -91,12 +103,15 @@ async def _carry_out(run: _Run) -> None:
         cell_limit_s=planned.budget.cell_s,
         time_limit_s=planned.budget.time_s,
         earlier_launches=run.earlier.launches if run.earlier else (),
+        earlier_starts=run.earlier.launch_starts if run.earlier else (),
         stored_canaries=read_canaries(results, rig_id),
         keep_canaries=lambda canary: add_canary(results, rig_id, canary),
     )
-    survive_hangup()
-    stop_on_signals(asyncio.current_task())
-    with open_journal(run.folder, at=clock.stamp()) as journal, progress_of(planned.plan) as progress:
+    with (
+        signals.cancelling(asyncio.current_task()),
+        open_journal(run.folder, at=clock.stamp()) as journal,
+        LastingProgress(planned.plan) as progress,
+    ):
         write_plan(run.folder, planned.plan)
         journal.append(SessionStart(at=clock.stamp(), command=run.command, harness_version=harness_version()))
         tools = Tools(

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from harness.cli.streams import write_document
 from harness.recipe.schema import json_schema as recipe_schema
 from harness.sweep.schema import json_schema as sweep_schema
 
@@ -24,7 +25,7 @@ _SCHEMAS = {"sweep": sweep_schema, "recipe": recipe_schema}
 def command(which: str, write: Path | None) -> None:
     """Print the JSON Schema of sweep or recipe files (draft 2020-12)."""
     if write is None:
-        click.echo(_text(_SCHEMAS[which]()), nl=False)
+        write_document(_text(_SCHEMAS[which]()).rstrip())
         return
     write.mkdir(parents=True, exist_ok=True)
     for name, schema in _SCHEMAS.items():

@@ -12,6 +12,7 @@ from harness.cli.following import follow
 from harness.cli.loading import root_of, summaries_of
 from harness.cli.options import root_option, run_argument
 from harness.cli.reporting import view_of
+from harness.cli.streams import shown_if_possible, write_document
 from harness.records.journal import RunData
 from harness.report.terminal import print_result, stderr_console
 from harness.stats.cells import cell_document
@@ -30,9 +31,11 @@ def command(run: str, root: Path | None, as_json: bool, following: bool) -> None
     if following:
         asyncio.run(follow(folder))
     if as_json:
-        click.echo(json.dumps(_document(read_run(folder)), indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        print_result(view_of(folder), stderr_console())
+        write_document(json.dumps(_document(read_run(folder)), indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    view = view_of(folder)
+    with shown_if_possible():
+        print_result(view, stderr_console())
 
 
 def _document(run: RunData) -> dict[str, object]:

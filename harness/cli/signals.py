@@ -5,38 +5,59 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
-import click
+from harness.cli.streams import STDERR, STDIN, STDOUT, is_lost, silence
+
+_STOPPING = b"stopping the engine; once more kills it at once\n"
 
 
-def stop_on_signals(task: asyncio.Task[Any] | None) -> None:
-    """Cancel ``task`` on SIGINT and SIGTERM: once in good order, a second time at once."""
-    if task is None:
-        return
-    loop = asyncio.get_running_loop()
-    presses = 0
+class RunSignals:
+    """Takes Ctrl-C, SIGTERM and SIGHUP for the whole of a run; a context manager, for the main thread.
 
-    def stop() -> None:
-        nonlocal presses
-        presses += 1
-        if presses == 1:
-            click.echo("stopping the engine; once more kills it at once", err=True)
-        task.cancel()
+    A task that is held by ``cancelling`` is cancelled: once in good order, a second time at once. Without one, while
+    planning or reporting, KeyboardInterrupt is raised, for SIGTERM too.
+    """
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._before: dict[signal.Signals, Any] = {}
+        self._told = False
 
+    def __enter__(self) -> RunSignals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._stop)
+        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._leave_terminal)
+        return self
 
-def survive_hangup() -> None:
-    """Go on without a terminal: what it would show is lost, and `harness show RUN --follow` takes its place."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _leave_terminal)
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
+    @contextmanager
+    def cancelling(self, task: asyncio.Task[Any] | None) -> Iterator[None]:
+        """Cancel ``task`` on a signal, within this context."""
+        self._task = task
+        try:
+            yield
+        finally:
+            self._task = None
 
-def _leave_terminal() -> None:
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if stream is not None and stream.isatty():
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        task = self._task
+        if task is None:
+            raise KeyboardInterrupt
+        if not self._told:
+            self._told = True
+            with suppress(OSError):
+                os.write(STDERR, _STOPPING)  # not through sys.stderr, which may be in the middle of a write
+        task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def _leave_terminal(self, number: int, frame: FrameType | None) -> None:
+        """Go on without a terminal: what it would show is lost, and `harness show RUN --follow` takes its place."""
+        for descriptor in (STDIN, STDOUT, STDERR):
+            if is_lost(descriptor):
+                silence(descriptor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import StoreError
@@ -34,8 +35,11 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
         sync_directory(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise disk_error(error, path) from error
 
 
