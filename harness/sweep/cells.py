@@ -59,7 +59,7 @@ def expand(sweep: Sweep, recipe: Recipe) -> Expansion:
     work.require_something()
     return work.expansion(
         incumbent=work.incumbent(arms.get("incumbent"), grid),
-        notes=(*reader.warnings, *_notes(sweep, grid, configurations)),
+        notes=(*reader.warnings, *_notes(grid, configurations)),
     )
 
 
@@ -250,11 +250,10 @@ def _defaults(recipe: Recipe) -> dict[str, LoadValue]:
     return {name: read_load_value(name, knob, knob.default_value) for name, knob in load_knobs_of(recipe).items()}
 
 
-def _notes(sweep: Sweep, grid: Grid, configurations: Sequence[Named]) -> list[str]:
-    notes = [f"`{later.key}` is checked here and used by {later.used_by}" for later in sweep.later_keys]
+def _notes(grid: Grid, configurations: Sequence[Named]) -> list[str]:
     if grid.fixed and configurations and not grid.has_launch_axis:
-        notes.append("no launch knob is a list or range: only the named configurations are measured")
-    return notes
+        return ["no launch knob is a list or range: only the named configurations are measured"]
+    return []
 
 
 def _kept(server: _Server) -> Configuration:
