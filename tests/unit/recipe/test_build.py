@@ -65,7 +65,7 @@ def test_environment_and_places() -> None:
 
 def test_no_speculation_leaves_the_flag_out() -> None:
     for knobs in ({"num_speculative_tokens": 0}, {"method": "none"}):
-        spec = built(model="tiny", **knobs)  # type: ignore[arg-type]  # a dict of mixed literals
+        spec = built(model="tiny", **knobs)
         assert speculative(spec) is None
         assert spec.num_speculative_tokens == 0
 
