@@ -60,18 +60,15 @@ class RunFacts:
         return tuple(one for one in self.standings if is_complete(one))
 
 
-def run_facts(run: RunData, cells: tuple[CellSummary, ...], *, incumbent: str | None = None) -> RunFacts:
+def run_facts(run: RunData, cells: tuple[CellSummary, ...]) -> RunFacts:
     """Return what a report needs of a stored run.
 
     Args:
         run: as read from its folder.
         cells: what stats.cells makes of its trials.
-        incumbent: the sweep's name for the configuration that gains are measured against; by default the
-            one called ``today``, else no speculation, else the first one.
     """
     plan = run.plan or _nothing_planned(run.manifest)
-    named = [summary.cell.configuration for summary in cells if summary.cell.configuration.name == (incumbent or TODAY)]
-    overview = best_by_workload(cells, incumbent_id=named[0].configuration_id if named else None)
+    overview = best_by_workload(cells, incumbent_id=_incumbent_id(plan, cells))
     return RunFacts(
         manifest=run.manifest,
         plan=plan,
@@ -82,6 +79,14 @@ def run_facts(run: RunData, cells: tuple[CellSummary, ...], *, incumbent: str | 
         missing_trials=_missing_trials(plan, run),
         notes=tuple(note.text for note in run.notes),
     )
+
+
+def _incumbent_id(plan: Plan, cells: tuple[CellSummary, ...]) -> str | None:
+    """What the sweep measures gains against, else the operator's own configuration, where they were measured."""
+    measured = {summary.cell.configuration.configuration_id: summary.cell.configuration.name for summary in cells}
+    if plan.incumbent_id in measured:
+        return plan.incumbent_id
+    return next((configuration for configuration, name in measured.items() if name == TODAY), None)
 
 
 def is_complete(standing: Standing) -> bool:

@@ -207,7 +207,7 @@ def _next_step(reading: Reading, contest: Contest) -> NextStep | None:
         because = "More launches make smaller differences visible."
     return NextStep(
         because=because,
-        command=next_command(manifest.command, manifest.run_id, launches=more),
+        command=next_command(manifest.command, manifest.run_id, launches=_rounds(reading) + more),
         time=format_seconds(more * _round_s(reading)),
     )
 
@@ -223,6 +223,11 @@ def _launches_wanted(reading: Reading, contest: Contest) -> int:
     # The smallest visible difference falls with the square root of the launches.
     wanted = math.ceil(have * (visible / max(margin, _behind(*contest.ranked[:2]))) ** 2)
     return max(0, min(wanted, MOST_LAUNCHES) - have)
+
+
+def _rounds(reading: Reading) -> int:
+    """Launches of each configuration that the plan has: --launches names their number in all."""
+    return max((launch.round for launch in reading.facts.plan.launches), default=0)
 
 
 def _missing_s(reading: Reading) -> float:

@@ -24,7 +24,7 @@ def test_one_launch_each_is_a_map_and_says_what_to_run_next(view: ReportView) ->
     assert any("assumed: one launch each cannot measure it" in line for line in headline.qualifications)
     assert headline.next_step is not None
     assert headline.next_step.command == (
-        "harness sweep sweeps/laptop.yaml --resume 20261130-132811-laptop-4f2a9c --launches 2"
+        "harness sweep sweeps/laptop.yaml --resume 20261130-132811-laptop-4f2a9c --launches 3"
     )
     assert headline.next_step.time == "19 min"
 

@@ -173,7 +173,7 @@ def test_the_result_table_keeps_every_row_on_one_line(view: ReportView, width: i
     assert any(line.startswith("  k=6 * [2]") for line in rows)
     assert any(line.startswith("[1] jit in window, not used") for line in lines)
     assert any(line.startswith("k=4 is the fastest of 5 configurations") for line in lines)
-    assert "  harness sweep sweeps/laptop.yaml --resume 20261130-132811-laptop-4f2a9c --launches 2" in lines
+    assert "  harness sweep sweeps/laptop.yaml --resume 20261130-132811-laptop-4f2a9c --launches 3" in lines
 
 
 def test_details_appear_where_there_is_room(view: ReportView) -> None:
