@@ -155,5 +155,5 @@ def _without_secrets(words: list[str]) -> list[str]:
     for word in words:
         flag = word.partition("=")[0]
         if _SECRET_FLAG.match(flag):
-            raise ValueError(f"{flag} has no place in a sweep, which is written to records; export the key instead")
+            raise ValueError(f"{flag} has no place in a sweep, which records quote: export the key instead")
     return words
