@@ -9,8 +9,8 @@ from pathlib import Path
 
 from harness.engine.host import host_facts
 from harness.errors import InputError
-from harness.recipe.find import find_sweep
-from harness.recipe.load import LoadedRecipe
+from harness.recipe.find import find_recipe, find_sweep
+from harness.recipe.load import LoadedRecipe, load_recipe
 from harness.records.journal import RunData
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
@@ -76,9 +76,10 @@ def limits_of(plan: Plan | None) -> Limits:
 
 
 def _recipe(sweep: Sweep, engine: str | None) -> LoadedRecipe:
-    own = load_recipe_of(sweep)
-    if engine is None or engine == own.recipe.recipe:
-        return own
+    if engine is None:
+        return load_recipe_of(sweep)
+    if engine == "attach":
+        return load_recipe(find_recipe("attach"))
     raise InputError(f"unknown engine: {engine}", hint="Leave --engine out, or name attach.")
 
 

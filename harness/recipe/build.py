@@ -66,7 +66,7 @@ def build_launch(loaded: LoadedRecipe, configuration: Configuration, places: Pla
         k_may_be_trimmed=any(all_match(condition, verdict.effective) for condition in launch.k_may_be_trimmed_when),
         chat=launch.chat,
         prefill_tokens_per_s=measuring.prefill_tokens_per_s,
-        decode_tokens_per_s=measuring.decode_tokens_per_s,
+        slowest_decode_tokens_per_s=measuring.slowest_decode_tokens_per_s,
         canary_limit_ratio=measuring.canary_limit_ratio,
         warmup_limit_ratio=measuring.warmup_limit_ratio,
     )

@@ -87,7 +87,8 @@ class Measuring(FileModel):
 
     metrics: Literal["vllm", "none"] = Field(default="vllm", description="The names of its counters.")
     prefill_tokens_per_s: float = Field(default=1000.0, gt=0, description="For timeouts and predicted times only.")
-    decode_tokens_per_s: float = Field(default=20.0, gt=0, description="The slowest stream to allow for.")
+    decode_tokens_per_s: float = Field(default=50.0, gt=0, description="Of one stream alone, for predicted times only.")
+    slowest_decode_tokens_per_s: float = Field(default=5.0, gt=0, description="The slowest stream to allow for.")
     canary_limit_ratio: float = Field(default=0.03, gt=0, description="A canary that moved more makes a doubt.")
     warmup_limit_ratio: float = Field(default=0.10, gt=0, description="Warm when two rounds differ by less.")
 

@@ -54,6 +54,6 @@ class LaunchSpec:
     k_may_be_trimmed: bool = False  # drafted / drafts may lie below k (ngram, confidence)
     chat: bool = True  # /v1/chat/completions; else /v1/completions
     prefill_tokens_per_s: float = 1000.0  # for timeouts and predicted times only
-    decode_tokens_per_s: float = 20.0  # the slowest stream to allow for, likewise
+    slowest_decode_tokens_per_s: float = 5.0  # of a stream to allow for, likewise
     canary_limit_ratio: float = 0.03
     warmup_limit_ratio: float = 0.10

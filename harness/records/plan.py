@@ -31,14 +31,15 @@ class PlannedLaunch:
 
     @property
     def done(self) -> bool:
-        """Nothing is left to measure."""
-        return all(trial.done for trial in self.trials)
+        """Nothing is left to measure. A launch whose cells are not known yet, as of a trace, is not done."""
+        return bool(self.trials) and all(trial.done for trial in self.trials)
 
     @property
     def predicted_s(self) -> float:
         """Boot and trials that are left."""
-        left = [trial.predicted_s for trial in self.trials if not trial.done]
-        return self.predicted_launch_s + sum(left) if left else 0.0
+        if self.done:
+            return 0.0
+        return self.predicted_launch_s + sum(trial.predicted_s for trial in self.trials if not trial.done)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

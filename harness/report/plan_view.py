@@ -64,6 +64,8 @@ def planned_launches(plan: Plan, labels: Labels) -> TableView:
 def _state(launch: PlannedLaunch) -> str:
     if launch.done:
         return "done"
+    if not launch.trials:
+        return "cells come from the trace"
     if not launch.fits_budget:
         return "does not fit the budget"
     done = sum(1 for trial in launch.trials if trial.done)

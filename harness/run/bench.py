@@ -76,7 +76,9 @@ class Bench:
         """Run a closed loop, which ends at once if the engine dies. Raises EndpointError if nobody accepts."""
         spec = self.engine.spec
         timeout_s = read_timeout_s(
-            load, prefill_tokens_per_s=spec.prefill_tokens_per_s, decode_tokens_per_s=spec.decode_tokens_per_s
+            load,
+            prefill_tokens_per_s=spec.prefill_tokens_per_s,
+            decode_tokens_per_s=spec.slowest_decode_tokens_per_s,
         )
         try:
             return await run_closed_loop(

@@ -19,9 +19,10 @@ from harness.run.cost import EngineCost
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
 from harness.sweep.cells import Expansion, expand
 from harness.sweep.load import Sweep
-from harness.workload.spec import StreamShape, streams_for
+from harness.workload.spec import StreamShape, require_buildable, streams_for
 
 DISTRIBUTION = "harness-spec"
+NO_TRACES = "This version plans the launches of a trace and does not replay it: times are of the boots alone."
 _REPORTED_LIBRARIES = ("httpx", "h11", "numpy", "scipy", "pandas", "matplotlib", "pydantic")
 
 
@@ -76,6 +77,9 @@ def plan_sweep(
     time_s = wishes.time_limit_s if wishes.time_limit_s is not None else file.budget.time
     budget = Budget(time_s=time_s, cell_s=file.budget.cell)
     most_k = max((group.configuration.num_speculative_tokens or 0) for group in expansion.groups)
+    loads = {load.load_id: load for group in expansion.groups for load in group.loads}
+    for load in loads.values():
+        require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
     plan = make_plan(
         PlanRequest(
             base=_base(sweep, recipe, expansion, earlier.seed if earlier else wishes.seed),
@@ -88,7 +92,6 @@ def plan_sweep(
             done_trials=done_trials,
         )
     )
-    loads = {load.load_id: load for group in expansion.groups for load in group.loads}
     shapes = {name: streams_for(load, drafts=file.repeat.drafts, k=most_k) for name, load in loads.items()}
     return PlannedSweep(
         sweep=sweep, recipe=recipe, host=host, plan=plan, expansion=expansion, budget=budget, shapes=shapes
@@ -96,7 +99,14 @@ def plan_sweep(
 
 
 def launch_specs(planned: PlannedSweep, places: Places) -> dict[str, LaunchSpec]:
-    """Return how each configuration is launched, by configuration id. Raises InputError."""
+    """Return how each configuration is launched, by configuration id.
+
+    Raises:
+        InputError: the recipe cannot be launched, or the workload cannot be replayed.
+    """
+    if planned.sweep.replays_trace:
+        where = planned.sweep.source.where(("workload",))
+        raise InputError(NO_TRACES, where=where, hint="Measure a content class instead: knobs.class.")
     return {
         configuration.configuration_id: build_launch(planned.recipe, configuration, places)
         for configuration in planned.plan.configurations
@@ -130,6 +140,8 @@ def harness_version() -> str:
 
 def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, seed: int) -> Plan:
     later = tuple(f"{later.key} is checked now and used by {later.used_by}" for later in sweep.later_keys)
+    if sweep.replays_trace:
+        later = (NO_TRACES, *later)
     return Plan(
         sweep=sweep.name,
         recipe=recipe.recipe.recipe,
