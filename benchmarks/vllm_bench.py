@@ -21,8 +21,10 @@ serve.main(parser.parse_args())
 """
 
 
-def run_vllm_bench(python: Path, server: Server, prompts: Sequence[str], tokens: int) -> list[Timeline]:
-    """Send ``prompts`` at once, one stream each. Raises CalledProcessError with the tool's own output."""
+def run_vllm_bench(
+    python: Path, server: Server, prompts: Sequence[str], *, tokens: int, concurrency: int
+) -> list[Timeline]:
+    """Send ``prompts``, ``concurrency`` of them at a time. Raises CalledProcessError with the tool's own output."""
     folder = server.log.parent
     dataset = folder / "prompts.jsonl"
     lines = [json.dumps({"prompt": prompt}) for prompt in prompts]
@@ -37,7 +39,7 @@ def run_vllm_bench(python: Path, server: Server, prompts: Sequence[str], tokens:
         # Without a tokenizer the tool asks for one token, whatever length it was given.
         "extra-body": json.dumps({"max_completion_tokens": tokens}),
         "num-prompts": str(len(prompts)),
-        "max-concurrency": str(len(prompts)),
+        "max-concurrency": str(concurrency),
         "request-rate": "inf",
         "result-dir": str(folder),
         "result-filename": "bench.json",

@@ -15,7 +15,7 @@ import pytest
 
 from harness.client.transport import DEFERRED, EXCHANGE, GATE, StampedTransport
 from harness.records.exchange import Exchange
-from tests.fakes.byte_server import ByteServer, byte_server, chunk, chunked, reply
+from tests.fakes.byte_server import ByteServer, Step, byte_server, chunk, chunked, reply
 
 PLAIN = [StampedTransport, httpx.AsyncHTTPTransport]
 MEASURING = [StampedTransport]
@@ -45,7 +45,8 @@ async def measured(
     request = httpx.Request("POST", f"{server.url}/v1/completions", content=body, extensions=extensions)
     response = await transport.handle_async_request(request)
     exchange: Exchange = response.extensions[EXCHANGE]
-    assert request.extensions[EXCHANGE] is exchange
+    kept: object = request.extensions[EXCHANGE]
+    assert kept is exchange
     return exchange
 
 
@@ -82,7 +83,9 @@ def test_every_framing_of_a_reply(make: Make) -> None:
     ]
 
     async def main() -> None:
-        scripts = [[data] for data, _ in replies] + [[b"HTTP/1.1 200 OK\r\n\r\nuntil the end", "close"]]
+        scripts: list[list[Step]] = [[data] for data, _ in replies] + [
+            [b"HTTP/1.1 200 OK\r\n\r\nuntil the end", "close"]
+        ]
         async with byte_server(*scripts) as server, httpx.AsyncClient(transport=make()) as http:
             for _, body in replies:
                 assert (await http.get(server.url)).content == body

@@ -142,7 +142,7 @@ def test_other_kinds_of_request(name: str, reason: str, tokens: int) -> None:
 def test_reasoning_counts_as_tokens(key: str) -> None:
     facts = streamed(
         chat(role="assistant", content=""),
-        chat(**{key: "hm"}),
+        {"choices": [{"index": 0, "delta": {key: "hm"}}]},
         chat(content="ok"),
         chat("stop"),
         {"choices": [], "usage": {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}}},
