@@ -110,9 +110,9 @@ def _basis(one: Standing) -> str:
 
 def _qualifications(reading: Reading, contest: Contest) -> tuple[str, ...]:
     return (
-        _map_words(contest),
+        _map_words(reading, contest),
         _level_words(reading, contest),
-        _visible_words(reading),
+        "" if reading.facts.plan.attached else _visible_words(reading),
         _winners_by_load(reading),
         _doubtful_cells(reading),
         _failed_launches(reading),
@@ -120,7 +120,9 @@ def _qualifications(reading: Reading, contest: Contest) -> tuple[str, ...]:
     )
 
 
-def _map_words(contest: Contest) -> str:
+def _map_words(reading: Reading, contest: Contest) -> str:
+    if reading.facts.plan.attached:
+        return "This is one boot of a server that was running already: another boot of it may be faster or slower."
     if _launches(contest) > 1:
         return ""
     return (
@@ -199,7 +201,7 @@ def _next_step(reading: Reading, contest: Contest) -> NextStep | None:
             command=next_command(manifest.command, manifest.run_id),
             time=format_seconds(_missing_s(reading)),
         )
-    more = _launches_wanted(reading, contest)
+    more = 0 if reading.facts.plan.attached else _launches_wanted(reading, contest)
     if not more:
         return None
     because = "More launches show how much boots differ, and so which differences are real."

@@ -8,6 +8,7 @@ from harness.records.cell import NUM_SPECULATIVE_TOKENS, Cell, Configuration, Lo
 from harness.units import format_tokens
 
 NO_SPECULATION = "no speculation"
+ONLY_ONE = "as configured"  # nothing varies, and the launch knobs are in the provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class Labels:
         parts = [self._knob(configuration, name) for name in self._named(configuration)]
         knobs = ", ".join(parts) or _depth(configuration.num_speculative_tokens)
         if configuration.name is None:
-            return knobs or configuration.label
+            return knobs or (configuration.label if self.varying_knobs is None else ONLY_ONE)
         return f"{configuration.name} ({knobs})" if knobs else configuration.name
 
     def others(self, configuration: Configuration) -> str:

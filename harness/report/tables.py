@@ -23,6 +23,8 @@ from harness.units import (
 SPEED = "decode_tokens_per_s"
 OVERVIEW_LOADS = 6  # columns that a forum table can hold
 
+_LONGEST_REFERENCE = 20
+
 
 def step_seconds(facts: CellSummary) -> tuple[str, float | None]:
     """The step time that is shown: busy time per iteration where the engine counts them, else per draft."""
@@ -32,7 +34,7 @@ def step_seconds(facts: CellSummary) -> tuple[str, float | None]:
 
 def cells_table(reading: Reading) -> TableView:
     """Return a row for each cell, the loads as groups, the fastest of each load marked."""
-    against = f"vs {reading.reference_label}" if reading.reference else "gain"
+    alone = len(reading.facts.standings) < 2
     rows: list[Row] = []
     for _, same_load in groupby(reading.cells(), key=lambda facts: facts.cell.load.load_id):
         group = list(same_load)
@@ -46,7 +48,7 @@ def cells_table(reading: Reading) -> TableView:
             Column(label="configuration", numeric=False),
             Column(label="tokens/s"),
             Column(label="lowest – highest", detail=True),
-            Column(label=against),
+            Column(label=_against(reading), detail=alone),
             Column(label="all streams, tokens/s"),
             Column(label="slowest stream", detail=True),
             Column(label="TTFT"),
@@ -65,13 +67,12 @@ def cells_table(reading: Reading) -> TableView:
 
 def configurations_table(reading: Reading) -> TableView:
     """Return a row for each configuration, the best over the whole workload first."""
-    against = f"speed vs {reading.reference_label}"
     return TableView(
         simulated=reading.facts.manifest.simulated,
         caption="Every configuration over the whole workload",
         columns=(
             Column(label="configuration", numeric=False),
-            Column(label=against),
+            Column(label=f"speed {_against(reading)}"),
             Column(label="by launch: lowest – highest", detail=True),
             Column(label="tokens/s", detail=True),
             Column(label="tokens/step"),
@@ -156,6 +157,12 @@ def format_changes(spread: tuple[float, float] | None) -> str:
         return MISSING
     low, high = (format_change(ratio) for ratio in spread)
     return low if low == high else f"{low} – {high}"
+
+
+def _against(reading: Reading) -> str:
+    """A heading of gains. A long reference would take the width of the figures; the headline names it."""
+    label = reading.reference_label
+    return f"vs {label}" if 0 < len(label) <= _LONGEST_REFERENCE else "vs reference"
 
 
 def _cell_row(reading: Reading, facts: CellSummary, *, best: bool) -> Row:

@@ -73,10 +73,10 @@ async def run_launch(task: LaunchTask, on_end: Callable[[LaunchRecord], None]) -
     except WrongConfigurationError as wrong:
         outcome, account.reason = "wrong_configuration", wrong.what
     except LaunchError as failed:
-        outcome, account.reason, account.log_tail = "failed_to_boot", str(failed), failed.log_tail
+        outcome, account.reason, account.log_tail = "failed_to_boot", _reason(failed), failed.log_tail
     except EngineError as failed:
         # One that never came up did not die.
-        outcome, account.reason = ("died" if account.engine else "failed_to_boot"), str(failed)
+        outcome, account.reason = ("died" if account.engine else "failed_to_boot"), _reason(failed)
     except HarnessError as stopped:
         account.reason = f"the run was stopped: {stopped.what}"
         raise

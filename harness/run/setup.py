@@ -154,6 +154,7 @@ def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, seed: int) -
         notes=(*expansion.notes, *later),
         drafts_per_cell=sweep.file.repeat.drafts,
         margin_ratio=sweep.file.margin,
+        attached=recipe.recipe.launch.style == "attach",
         canary_limit_ratio=recipe.recipe.measuring.canary_limit_ratio,
         incumbent_id=expansion.incumbent.configuration_id if expansion.incumbent else None,
     )
