@@ -84,7 +84,7 @@ def _template_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
     for path, text in _texts(source.data.get("launch", {}), ("launch",)):
         if len(path) > 1 and path[1] in _TEMPLATED:
             yield from _names_problem(source, path, text, known)
-    for name, knob in recipe.knobs.items():
+    for name in recipe.knobs:
         path = ("knobs", name)
         for at, text in _texts(source.data["knobs"][name].get("sets") or {}, (*path, "sets")):
             yield from _names_problem(source, at, text, {"value", *BUILT_IN_NAMES})

@@ -175,6 +175,11 @@ async def _identity(task: LaunchTask, bench: Bench) -> LiveIdentity:
     return live
 
 
+def _reason(error: EngineError) -> str:
+    """What happened and what to do, on one line. Where it happened is known from the record."""
+    return f"{error.what.rstrip('.')}. {error.hint}" if error.hint else error.what
+
+
 def _judge(task: LaunchTask, reading: CanaryReading | None) -> CanaryVerdict | None:
     if reading is None:
         return None
