@@ -13,6 +13,8 @@ from harness.client.exchange import SocketExchange
 from harness.client.framing import ReplyEnd
 from harness.records.exchange import Ended
 
+WRITE_STALLED = "the server took no byte of the request"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
@@ -184,7 +186,7 @@ class _Watch:
         self._unsent_bytes = unsent
         limit_s = self._patience.write_s if unsent else self._patience.read_s
         if limit_s is not None and now_s - self._progress_s >= limit_s:
-            verb = "the server took no byte of the request" if unsent else "no byte came"
+            verb = WRITE_STALLED if unsent else "no byte came"
             self._connection.time_out(f"{verb} for {limit_s:g} s")
             return
         self._arm()

@@ -15,6 +15,7 @@ from harness.errors import EndpointError
 from harness.records.exchange import Exchange
 from harness.records.request import TokenCountSource
 
+NO_THINKING = "off"
 PROBE_TOKENS = 4
 _ALL_FIELDS = (
     "return_token_ids",
@@ -87,13 +88,16 @@ async def probe(
         return _with_facts(endpoint, read_stream(exchange))
 
 
-async def count_tokens(http: httpx.AsyncClient, endpoint: Endpoint, text: str) -> int:
-    """Return the tokens of ``text`` as a prompt of this endpoint, chat template included. Raises EndpointError."""
+async def count_tokens(http: httpx.AsyncClient, endpoint: Endpoint, text: str, *, thinking: str = NO_THINKING) -> int:
+    """Return the tokens of ``text`` as a prompt of this endpoint, chat template included. Raises EndpointError.
+
+    ``thinking`` is that of the load: some templates open the answer differently for it.
+    """
     body: dict[str, Any] = {"model": endpoint.model}
     if endpoint.chat:
         body |= {"messages": [{"role": "user", "content": text}], "add_generation_prompt": True}
         if "chat_template_kwargs" in endpoint.accepts:
-            body["chat_template_kwargs"] = {"thinking": False, "enable_thinking": False}
+            body["chat_template_kwargs"] = template_fields(thinking)
     else:
         body["prompt"] = text
     url = f"{endpoint.base_url}/tokenize"
@@ -111,6 +115,12 @@ async def count_tokens(http: httpx.AsyncClient, endpoint: Endpoint, text: str) -
             hint="prompts of an exact length need a server with vLLM's /tokenize route",
         )
     return count
+
+
+def template_fields(thinking: str) -> dict[str, bool]:
+    """Return what tells a chat template whether to think. Templates differ in the name; each ignores the other."""
+    thinks = thinking != NO_THINKING
+    return {"thinking": thinks, "enable_thinking": thinks}
 
 
 def authorisation(api_key: ApiKey | None) -> dict[str, str]:
@@ -186,7 +196,7 @@ def probe_body(endpoint: Endpoint) -> dict[str, Any]:
     }
     body |= {name: value for name, value in optional.items() if name in endpoint.accepts}
     if endpoint.chat and "chat_template_kwargs" in endpoint.accepts:
-        body["chat_template_kwargs"] = {"thinking": False, "enable_thinking": False}
+        body["chat_template_kwargs"] = template_fields(NO_THINKING)
     if "stream_options" in endpoint.accepts:
         body["stream_options"] = {"include_usage": True}
         if "continuous_usage_stats" in endpoint.accepts:

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from harness.client.endpoint import Endpoint
+from harness.client.endpoint import NO_THINKING, Endpoint, template_fields
 from harness.client.redact import ApiKey, public_message
 from harness.client.stream import StreamFacts, error_message, read_stream
 from harness.client.transport import DEFERRED, EXCHANGE, GATE
@@ -21,7 +21,7 @@ from harness.records.workload import Prompt
 
 _CONNECT_TIMEOUT_S = 10.0
 _WRITE_TIMEOUT_S = 60.0
-_NO_THINKING, _PLAIN_THINKING = "off", "on"
+_PLAIN_THINKING = "on"
 _FAILED_REASONS = ("abort", "error")  # finish reasons by which an engine says that it gave up
 
 
@@ -182,10 +182,8 @@ def record(sent: Sent, *, epoch_s: float) -> RequestRecord:
 
 def _thinking(wish: str) -> dict[str, Any]:
     """``wish`` is off, on, or an effort by the server's own name."""
-    thinks = wish != _NO_THINKING
-    # Templates differ in how they call it; each ignores the name that it does not know.
-    fields: dict[str, Any] = {"chat_template_kwargs": {"thinking": thinks, "enable_thinking": thinks}}
-    if wish not in (_NO_THINKING, _PLAIN_THINKING):
+    fields: dict[str, Any] = {"chat_template_kwargs": template_fields(wish)}
+    if wish not in (NO_THINKING, _PLAIN_THINKING):
         fields["reasoning_effort"] = wish
     return fields
 

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import httpx
 
-from harness.client.connection import Connection, Patience
+from harness.client.connection import WRITE_STALLED, Connection, Patience
 from harness.client.exchange import SocketExchange
 
 DEFERRED, GATE, EXCHANGE = "deferred", "gate", "exchange"
@@ -209,7 +209,7 @@ def _response(exchange: SocketExchange, request: httpx.Request) -> httpx.Respons
 def _raise(exchange: SocketExchange, request: httpx.Request) -> NoReturn:
     what = exchange.detail or exchange.ended
     if exchange.ended == "timeout":
-        kind = httpx.WriteTimeout if "of the request" in what else httpx.ReadTimeout
+        kind = httpx.WriteTimeout if what.startswith(WRITE_STALLED) else httpx.ReadTimeout
         raise kind(what, request=request)
     if exchange.ended == "reset":
         raise httpx.ReadError(what, request=request)

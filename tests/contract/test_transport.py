@@ -83,9 +83,8 @@ def test_every_framing_of_a_reply(make: Make) -> None:
     ]
 
     async def main() -> None:
-        scripts: list[list[Step]] = [[data] for data, _ in replies] + [
-            [b"HTTP/1.1 200 OK\r\n\r\nuntil the end", "close"]
-        ]
+        scripts: list[list[Step]] = [[data] for data, _ in replies]
+        scripts.append([b"HTTP/1.1 200 OK\r\n\r\nuntil the end", "close"])
         async with byte_server(*scripts) as server, httpx.AsyncClient(transport=make()) as http:
             for _, body in replies:
                 assert (await http.get(server.url)).content == body

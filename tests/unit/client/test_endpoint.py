@@ -174,7 +174,7 @@ def test_tokens_are_counted_in_the_form_of_the_requests(chat: bool) -> None:
             httpx.AsyncClient(transport=StampedTransport()) as http,
         ):
             endpoint = Endpoint(base_url=server.url, model="pair", chat=chat, api_key=KEY)
-            assert await count_tokens(http, endpoint, "hello") == 31
+            assert await count_tokens(http, endpoint, "hello", thinking="high") == 31
             head, _, body = server.requests[0].partition(b"\r\n\r\n")
             assert head.startswith(b"POST /tokenize ")
             assert b"Bearer sk-secret-0123456789" in head
@@ -183,6 +183,7 @@ def test_tokens_are_counted_in_the_form_of_the_requests(chat: bool) -> None:
             if chat:
                 assert sent["messages"] == [{"role": "user", "content": "hello"}]
                 assert sent["add_generation_prompt"] is True
+                assert sent["chat_template_kwargs"] == {"thinking": True, "enable_thinking": True}
             else:
                 assert sent["prompt"] == "hello"
 
