@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from harness.cli.reporting import progress_of
+from harness.cli.display import progress_of
 from harness.errors import InputError
 from harness.records.events import Event, LaunchEnded, LaunchStarted, Note, RunStarted, TrialDone
 from harness.records.journal import LaunchStart, RunNote, SessionEnd

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
-from harness.cli.reporting import LastingProgress, report_run
 from harness.cli.signals import RunSignals
 from harness.engine.clock import SystemClock
 from harness.engine.registry import default_registry
@@ -54,11 +54,18 @@ def run_sweep(options: PlanOptions, *, resume: str | None, command: Sequence[str
         run = _resumed(options, root, resume, tuple(command)) if resume else _started(options, root, tuple(command))
         try:
             asyncio.run(_carry_out(run, signals))
-            report_run(run.folder, root)
+            _report(run)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise _interrupted(run, launches=options.launches) from None
     data = read_run(run.folder)
     return exit_code(data, summaries_of(data))
+
+
+def _report(run: _Run) -> None:
+    # What draws takes a second to import, which a refused sweep need not wait for.
+    from harness.cli.reporting import report_run
+
+    report_run(run.folder, run.root)
 
 
 def _interrupted(run: _Run, *, launches: int | None) -> Interrupted:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
+from harness.cli.display import view_of
 from harness.cli.following import follow
 from harness.cli.loading import root_of, summaries_of
 from harness.cli.options import root_option, run_argument
-from harness.cli.reporting import view_of
 from harness.cli.streams import shown_if_possible, write_document
 from harness.records.journal import RunData
 from harness.report.terminal import print_result, stderr_console
