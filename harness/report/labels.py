@@ -62,14 +62,29 @@ class Labels:
 
 def labels_of(configurations: tuple[Configuration, ...], loads: tuple[LoadPoint, ...]) -> Labels:
     """Return the names for what a report covers."""
-    names = sorted({name for configuration in configurations for name in configuration.knobs}, key=_knob_order)
     load_names = ("workload_class", "cache", "output", "temperature", "top_p", "thinking")
-    return Labels(
-        varying_knobs=tuple(
-            name for name in names if len({configuration.knobs.get(name) for configuration in configurations}) > 1
-        ),
-        varying_load=tuple(name for name in load_names if len({getattr(load, name) for load in loads}) > 1),
-    )
+    varying_load = tuple(name for name in load_names if len({getattr(load, name) for load in loads}) > 1)
+    # A knob that only some configurations have (inert without speculation) is named where two of them differ in it,
+    # or where nothing else tells two configurations apart.
+    brief = Labels(varying_knobs=_varying(configurations, absent_differs=False), varying_load=varying_load)
+    if len({brief.configuration(one) for one in configurations}) == len(
+        {one.configuration_id for one in configurations}
+    ):
+        return brief
+    return Labels(varying_knobs=_varying(configurations, absent_differs=True), varying_load=varying_load)
+
+
+def _varying(configurations: tuple[Configuration, ...], *, absent_differs: bool) -> tuple[str, ...]:
+    names = sorted({name for configuration in configurations for name in configuration.knobs}, key=_knob_order)
+    values = {
+        name: {
+            configuration.knobs.get(name)
+            for configuration in configurations
+            if absent_differs or name in configuration.knobs
+        }
+        for name in names
+    }
+    return tuple(name for name in names if len(values[name]) > 1)
 
 
 def streams(concurrency: int) -> str:

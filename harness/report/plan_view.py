@@ -73,6 +73,8 @@ def _state(launch: PlannedLaunch) -> str:
 
 
 def visible_line(plan: Plan) -> str:
+    if plan.attached:
+        return "A server that runs already is one boot: differences between boots cannot be seen."
     per_configuration = [launch.configuration.configuration_id for launch in plan.launches if launch.fits_budget]
     if not per_configuration:
         return "Nothing is left to launch."
