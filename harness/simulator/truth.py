@@ -1,0 +1,151 @@
+"""The constants of one checkpoint on one image: what a simulated engine costs and how often its drafts are right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from harness.errors import InputError
+from harness.simulator.named import named_file, names_of
+from harness.yaml_model import FileModel, did_you_mean, validated
+from harness.yaml_source import read_source
+
+TRUTHS = Path(__file__).parent / "truths"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCost:
+    """What one engine step costs. Every term is seconds; model.step_s puts them together."""
+
+    base_s: float  # launches, the interconnect, and weights that every step reads
+    experts_s: float  # reading all experts; n tokens wake n / (n + experts_half_tokens) of them
+    experts_half_tokens: float
+    compute_s_per_token: float
+    attention_s_per_token2: float  # per prompt token and token of context before it
+    context_s_per_token: float  # per token of context of a decoding stream
+    draft_s: float  # once per step with a drafter
+    draft_s_per_position: float
+    first_token_s: float = 0.0  # tokenizing, sampling and sending, once a request
+    eager_ratio: float = 1.0  # a step wider than every captured graph costs this much more
+    confidence_sync_s: float = 0.0  # a confidence scheduler copies its answer to the host in each step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftQuality:
+    """How often drafts are accepted: log-odds that fall with the position, shifted by what is asked for."""
+
+    log_odds: Mapping[str, float]  # by workload class: position 0, temperature at or below flat_temperature
+    log_odds_per_position: float  # what each further position adds; below zero
+    difficulty_sd: float = 0.0  # of a step's own shift: some places in a text are easy at every position
+    flat_temperature: float = 0.6
+    log_odds_per_temperature: float = 0.0  # above flat_temperature
+    greedy_log_odds: float = 0.0  # of a greedy drafter while the target samples
+    block_tokens: int | None = None  # the block that the drafter was trained for
+    beyond_block_log_odds: float = 0.0  # at every position, where k is above the block
+    log_odds_per_context_doubling: float = 0.0  # above context_floor_tokens
+    context_floor_tokens: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """One checkpoint on one image. Sources say where each number comes from."""
+
+    name: str
+    checkpoint: str
+    image: str
+    cost: StepCost
+    drafts: DraftQuality
+    default_class: str
+    max_model_tokens: int
+    kv_cache_tokens: int
+    launch_s: float  # from start to ready
+    sources: Mapping[str, str]  # constant or group -> where it comes from
+
+
+def truth_names() -> list[str]:
+    """Return the names that load_truth knows."""
+    return names_of(TRUTHS)
+
+
+def load_truth(name: str) -> Truth:
+    """Return the truth called ``name``. Raises InputError: there is none, or its file is wrong."""
+    return read_truth(named_file(TRUTHS, name, kind="truth"))
+
+
+def read_truth(path: Path) -> Truth:
+    """Return the truth in a file, which gives it its name. Raises InputError."""
+    source = read_source(path)
+    written = validated(_TruthFile, source)
+    known = written.drafts.log_odds
+    if written.default_class not in known:
+        what = f'default_class: "{written.default_class}" has no log-odds'
+        raise source.error(("default_class",), what, hint=did_you_mean(written.default_class, known))
+    return Truth(
+        name=path.stem,
+        checkpoint=written.checkpoint,
+        image=written.image,
+        cost=StepCost(**written.cost.model_dump()),
+        drafts=DraftQuality(**written.drafts.model_dump()),
+        default_class=written.default_class,
+        max_model_tokens=written.max_model_tokens,
+        kv_cache_tokens=written.kv_cache_tokens,
+        launch_s=written.launch_s,
+        sources=dict(written.sources),
+    )
+
+
+def log_odds_of(truth: Truth, workload_class: str) -> float:
+    """Return the log-odds at position 0 of a workload class. Raises InputError: the truth does not know it."""
+    try:
+        return truth.drafts.log_odds[workload_class]
+    except KeyError:
+        what = f'the simulated engine "{truth.name}" knows no workload class "{workload_class}"'
+        raise InputError(what, hint=did_you_mean(workload_class, truth.drafts.log_odds)) from None
+
+
+_Seconds = Annotated[float, Field(ge=0)]
+_Ratio = Annotated[float, Field(ge=1)]
+_Tokens = Annotated[int, Field(ge=1)]
+
+
+class _CostFile(FileModel):
+    base_s: _Seconds
+    experts_s: _Seconds
+    experts_half_tokens: Annotated[float, Field(gt=0)]
+    compute_s_per_token: _Seconds
+    attention_s_per_token2: _Seconds
+    context_s_per_token: _Seconds
+    draft_s: _Seconds
+    draft_s_per_position: _Seconds
+    first_token_s: _Seconds = 0.0
+    eager_ratio: _Ratio = 1.0
+    confidence_sync_s: _Seconds = 0.0
+
+
+class _DraftsFile(FileModel):
+    log_odds: dict[str, float]
+    log_odds_per_position: Annotated[float, Field(le=0)]
+    difficulty_sd: Annotated[float, Field(ge=0)] = 0.0
+    flat_temperature: Annotated[float, Field(ge=0)] = 0.6
+    log_odds_per_temperature: Annotated[float, Field(le=0)] = 0.0
+    greedy_log_odds: float = 0.0
+    block_tokens: _Tokens | None = None
+    beyond_block_log_odds: Annotated[float, Field(le=0)] = 0.0
+    log_odds_per_context_doubling: float = 0.0
+    context_floor_tokens: _Tokens = 256
+
+
+class _TruthFile(FileModel):
+    checkpoint: str
+    image: str
+    cost: _CostFile
+    drafts: _DraftsFile
+    default_class: str
+    max_model_tokens: _Tokens
+    kv_cache_tokens: _Tokens
+    launch_s: _Seconds
+    sources: dict[str, str]
