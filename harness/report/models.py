@@ -13,11 +13,12 @@ SIMULATED_MARK = "SIMULATED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table; ``detail`` columns are left out where there is little room."""
+    """A column of a table. Where a screen has little room, ``detail`` columns are left out, then ``spare`` ones."""
 
     label: str
     numeric: bool = True
     detail: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

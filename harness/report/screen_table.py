@@ -50,9 +50,11 @@ def _caption(view: TableView) -> Text:
 
 def _fitting_columns(view: TableView, width: int) -> list[int]:
     every = list(range(len(view.columns)))
-    if sum(_width(view, index) + _GAP for index in every) - _GAP <= width:
-        return every
-    return [index for index in every if not view.columns[index].detail]
+    plain = [index for index in every if not view.columns[index].detail]
+    for shown in (every, plain):
+        if sum(_width(view, index) + _GAP for index in shown) - _GAP <= width:
+            return shown
+    return [index for index in plain if not view.columns[index].spare]
 
 
 def _width(view: TableView, index: int) -> int:

@@ -49,7 +49,7 @@ def cells_table(reading: Reading) -> TableView:
             Column(label="tokens/s"),
             Column(label="lowest – highest", detail=True),
             Column(label=_against(reading), detail=alone),
-            Column(label="all streams, tokens/s"),
+            Column(label="all streams, tokens/s", spare=True),
             Column(label="slowest stream", detail=True),
             Column(label="TTFT"),
             Column(label="tokens/step"),
