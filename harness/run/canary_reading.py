@@ -17,13 +17,13 @@ _LOAD = LoadPoint(
 )
 
 
-async def read_canary(bench: Bench, source: Prompts, *, salt: str) -> CanaryReading | None:
+async def read_canary(bench: Bench, source: Prompts, *, name: str) -> CanaryReading | None:
     """Return the canary's step time and time to first token; None where too few requests finished.
 
     The gap between events is the step: one stream alone never outruns the server's front end.
     """
     shape = StreamShape(streams=1, turns=_TURNS, drafts=0.0)
-    prompts = await source.for_trial(_LOAD, shape, salt=salt)
+    prompts = await source.for_trial(_LOAD, shape, name=name)
     result = await bench.replay(bench.prepared(prompts.streams, _LOAD, seed=bench.seed), _LOAD)
     requests = tuple(request for request in result.requests if request.finished and request.batches)[1:]
     gap_s = typical_gap_s(requests)

@@ -43,7 +43,7 @@ class LaunchTask:
     references: Sequence[CanaryReference]
     may_repeat: bool  # a slow boot is given back unmeasured
     engine_version: str | None  # of the run's earlier launches; None: none yet
-    source_for: Callable[[Bench], Prompts]
+    prompts_for: Callable[[Bench, str], Prompts]  # by bench and launch id
     on_trial: Callable[[TrialRecord], None]  # writes it down
     trials_before: int  # of the run, for progress
     trials_in_all: int
@@ -135,8 +135,8 @@ async def _measure(task: LaunchTask, engine: RunningEngine, account: _Account) -
     async with bench_for(engine, task.setting.clock, seed=task.seed) as bench:
         account.live = await _identity(task, bench)
         task.setting.on_event(LaunchReady(ready_s=engine.ready_s, proof=account.live.proof))
-        source = task.source_for(bench)
-        account.before = await read_canary(bench, source, salt=f"{task.setting.launch_id}-before")
+        source = task.prompts_for(bench, task.setting.launch_id)
+        account.before = await read_canary(bench, source, name="canary-before")
         account.verdict = _judge(task, account.before)
         for number, planned in enumerate(task.planned.trials):
             if planned.done:
@@ -147,7 +147,7 @@ async def _measure(task: LaunchTask, engine: RunningEngine, account: _Account) -
             account.reason = await _death(bench, trial)
             if account.reason is not None:
                 return "died"
-        account.after = await read_canary(bench, source, salt=f"{task.setting.launch_id}-after")
+        account.after = await read_canary(bench, source, name="canary-after")
     return "measured"
 
 

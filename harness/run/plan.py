@@ -9,7 +9,7 @@ from harness.records.cell import CellGroup, Configuration, LoadPoint
 from harness.records.identity import content_id
 from harness.records.plan import Plan, PlannedLaunch, PlannedTrial
 from harness.records.trial import MEASURING_VERSION
-from harness.run.cost import EngineCost, predict_trial_s
+from harness.run.cost import EngineCost, Fills, predict_trial_s
 from harness.workload.spec import streams_for
 
 
@@ -75,10 +75,11 @@ def _launch(request: PlanRequest, group: CellGroup, round_number: int, *, ordina
     key = launch_key(configuration, round_number, request.identity)
     cost = request.cost
     trials = []
+    fills = Fills()
     for load in _ordered_loads(group.loads, request.base.seed, key):
         name = trial_id(key, load)
         shape = streams_for(load, drafts=request.base.drafts_per_cell, k=request.most_speculative_tokens)
-        seconds = predict_trial_s(load, cost, shape)
+        seconds = predict_trial_s(load, cost, shape, fills=fills.needed(load))
         if request.budget.cell_s is not None:
             seconds = min(seconds, request.budget.cell_s)
         trials.append(PlannedTrial(trial_id=name, load=load, predicted_s=seconds, done=name in request.done_trials))

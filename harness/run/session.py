@@ -172,7 +172,7 @@ class _Session:
             references=self._references(),
             may_repeat=may_repeat,
             engine_version=self._engine_version(),
-            source_for=self._source,
+            prompts_for=self._prompts,
             on_trial=self._write_trial,
             trials_before=self._pace.done_trials,
             trials_in_all=self._pace.trials,
@@ -215,8 +215,8 @@ class _Session:
     def _spec(self, launch: PlannedLaunch) -> LaunchSpec:
         return self._task.specs[launch.configuration.configuration_id]
 
-    def _source(self, bench: Bench) -> Prompts:
-        return Prompts(bench, cache=self._tools.prompt_cache, seed=self._task.plan.seed)
+    def _prompts(self, bench: Bench, launch_id: str) -> Prompts:
+        return Prompts(bench, cache=self._tools.prompt_cache, seed=self._task.plan.seed, launch_id=launch_id)
 
     def _write_trial(self, trial: TrialRecord) -> None:
         self._tools.journal.append(trial)

@@ -28,37 +28,51 @@ class TrialPrompts:
 
 
 class Prompts:
-    """Makes prompts that fit one engine. ``seed`` is the sweep's: every arm gets the same texts."""
+    """Makes prompts that fit one engine. ``seed`` is the sweep's: every arm gets the same texts.
 
-    def __init__(self, bench: Bench, *, cache: PromptCache | None, seed: int) -> None:
+    Heads are unique to ``launch_id``, and in a cold cell to the trial. A prefix that is reused is filled once in a
+    launch, by the first cell that needs it.
+    """
+
+    def __init__(self, bench: Bench, *, cache: PromptCache | None, seed: int, launch_id: str) -> None:
         self._seed = seed
+        self._launch_id = launch_id
+        self._filled: set[str] = set()
         self._texts = TextSource(bench.count_tokens, tokenizer=bench.tokenizer_id, cache=cache)
 
-    async def for_trial(self, load: LoadPoint, shape: StreamShape, *, salt: str) -> TrialPrompts:
-        """Return the prompts of one trial; ``salt`` makes their heads unique to it.
+    async def for_trial(self, load: LoadPoint, shape: StreamShape, *, name: str) -> TrialPrompts:
+        """Return the prompts of one trial; ``name`` makes the heads of a cold one unique within the launch.
 
         Raises:
             InputError: no prompt of the asked length can be made for this engine.
             EndpointError: the engine cannot count tokens.
         """
         if load.cache == "cold":
-            workload = await self._build(load, turns=shape.turns, salt=salt)
+            return await self._cold(load, shape, salt=f"{self._launch_id}-{name}")
+        return await self._reused(load, shape)
 
-            async def cold_round(number: int) -> Sequence[StreamPlan]:
-                offset = _WARMUP_SEED_OFFSET * (number + 1)
-                warmup = await self._build(load, turns=1, salt=f"{salt}-warm-up-{number}", seed_offset=offset)
-                return warmup.streams
+    async def _cold(self, load: LoadPoint, shape: StreamShape, *, salt: str) -> TrialPrompts:
+        workload = await self._build(load, turns=shape.turns, salt=salt)
 
-            return TrialPrompts(fills=(), warmup_round=cold_round, streams=workload.streams)
+        async def warmup_round(number: int) -> Sequence[StreamPlan]:
+            offset = _WARMUP_SEED_OFFSET * (number + 1)
+            warmup = await self._build(load, turns=1, salt=f"{salt}-warm-up-{number}", seed_offset=offset)
+            return warmup.streams
 
-        # A reused prefix is warmed up on that very prefix: with turns of its own, which no measured one repeats.
+        return TrialPrompts(fills=(), warmup_round=warmup_round, streams=workload.streams)
+
+    async def _reused(self, load: LoadPoint, shape: StreamShape) -> TrialPrompts:
+        """A reused prefix is warmed up on itself, with turns that no measured request repeats."""
+        salt = f"{self._launch_id}-{load.cache}-{load.workload_class}-{load.context_tokens}"
         workload = await self._build(load, turns=shape.turns + MOST_WARMUP_ROUNDS, salt=salt)
+        fills = tuple(fill for fill in workload.fills if fill.text not in self._filled)
+        self._filled.update(fill.text for fill in fills)
 
-        async def reused_round(number: int) -> Sequence[StreamPlan]:
+        async def warmup_round(number: int) -> Sequence[StreamPlan]:
             return [StreamPlan(prompts=(stream.prompts[shape.turns + number],)) for stream in workload.streams]
 
         measured = tuple(StreamPlan(prompts=stream.prompts[: shape.turns]) for stream in workload.streams)
-        return TrialPrompts(fills=workload.fills, warmup_round=reused_round, streams=measured)
+        return TrialPrompts(fills=fills, warmup_round=warmup_round, streams=measured)
 
     async def _build(self, load: LoadPoint, *, turns: int, salt: str, seed_offset: int = 0) -> Workload:
         return await build_workload(self._texts, load, turns=turns, seed=self._seed + seed_offset, salt=salt)

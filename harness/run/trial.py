@@ -57,8 +57,7 @@ async def measure_trial(bench: Bench, source: Prompts, task: TrialTask) -> Trial
     """
     started_at = bench.clock.stamp()
     load = task.cell.load
-    # An unfinished trial is measured again under the same name: the launch keeps its heads apart from the former ones.
-    prompts = await source.for_trial(load, task.shape, salt=f"{task.launch_id}-{task.trial_id}")
+    prompts = await source.for_trial(load, task.shape, name=task.trial_id)
     try:
         async with asyncio.timeout(task.limit_s):
             window = await _window(bench, task, prompts)

@@ -16,6 +16,7 @@ class Limits:
     """Where doubt begins. The defaults suit a quiet pair of hosts; a recipe may widen those of canary and identity."""
 
     cache_hit_ratio: float = 0.01  # of the prompt tokens of a cold cell
+    reused_hit_ratio: float = 0.5  # of the prompt tokens of a warm cell: its turn is a third of it at most
     prompt_off_ratio: float = 0.005
     prompt_off_tokens: int = 4  # whichever of the two is more
     failed_ratio: float = 0.05  # of the requests; above it the trial is void

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from harness.records.doubt import Doubt
 from harness.stats.case import Case
@@ -50,18 +51,42 @@ def _slow_launch(case: Case) -> Doubt | None:
 def _cold_cache_hits(case: Case) -> Doubt | None:
     if case.trial.cell.load.cache != "cold":
         return None
+    seen = _cache_hits(case)
+    if seen is None or seen.ratio <= case.limits.cache_hit_ratio:
+        return None
+    return doubt(
+        "cold_cache_hits", seen.words, "Check that each prompt starts with its own nonce, or ask for cache: warm."
+    )
+
+
+def _reused_prefix_missed(case: Case) -> Doubt | None:
+    if case.trial.cell.load.cache not in ("warm", "shared"):
+        return None
+    seen = _cache_hits(case)
+    if seen is None or seen.ratio >= case.limits.reused_hit_ratio:
+        return None
+    remedy = "Give the engine more KV cache, or ask for fewer streams: the prefix was evicted, or is not cached at all."
+    return doubt("reused_prefix_missed", seen.words, remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CacheHits:
+    ratio: float
+    words: str
+
+
+def _cache_hits(case: Case) -> _CacheHits | None:
     counters = case.trial.counters
     hits, asked, source = counters.prefix_cache_hits, counters.prefix_cache_queries, "the engine's counters"
     if hits is None or not asked:
         known = [(r.cached_tokens, r.prompt_tokens) for r in case.finished if r.cached_tokens is not None]
         hits, asked = sum(cached or 0 for cached, _ in known), sum(prompt or 0 for _, prompt in known)
         source = "the cached_tokens of the answers"
-    if not asked or hits / asked <= case.limits.cache_hit_ratio:
+    if not asked:
         return None
-    evidence = f"{format_ratio(hits / asked)} of {asked} prompt tokens were in the cache, by {source}"
-    return doubt(
-        "cold_cache_hits", evidence, "Check that each prompt starts with its own nonce, or ask for cache: warm."
-    )
+    ratio = hits / asked
+    words = f"{format_ratio(ratio)} of {asked} prompt tokens were in the cache, by {source}"
+    return _CacheHits(ratio=ratio, words=words)
 
 
 def _foreign_traffic(case: Case) -> Doubt | None:
@@ -124,6 +149,7 @@ ENGINE_CHECKS: tuple[Callable[[Case], Doubt | None], ...] = (
     _jit_in_window,
     _slow_launch,
     _cold_cache_hits,
+    _reused_prefix_missed,
     _foreign_traffic,
     _counters_not_settled,
     _canary_moved,

@@ -33,6 +33,7 @@ KINDS: dict[str, DoubtKind] = {
     "some_requests_failed": _doubtful("a few requests failed"),
     "no_finish_reason": _doubtful("a stream ended without saying why"),
     "cold_cache_hits": _doubtful("a cold cell found its prompts in the prefix cache"),
+    "reused_prefix_missed": _doubtful("a warm or shared cell did not find its prefix in the cache"),
     "prompt_off_target": _doubtful("prompts were not as long as the cell says"),
     "foreign_traffic": _doubtful("the engine served more than our own requests"),
     "counters_not_settled": _doubtful("the counters do not hold what was served"),

@@ -12,7 +12,7 @@ from harness.workload.fitting import Calibration, CountTokens, Fitted, Fitter, F
 from harness.workload.nonce import nonce_head, without_nonce
 from harness.workload.supply import Supply, passages_for
 
-TEXT_VERSION = 1  # of how texts are made: another one makes other texts
+TEXT_VERSION = 2  # of how texts are made: another one makes other texts
 _PREFIX_RATIO = 0.01  # how far a reused prefix may be from its size; the whole prompt is exact all the same
 _CALIBRATING_HEADS = 5
 _BUILD = "build"  # the salt of the nonces that are there while texts are fitted
@@ -97,7 +97,10 @@ class _Writer:
             # The prefix's own text is the turn's frame without a turn, and was counted as such.
             frame = self._frame(f"{nonce_head(_BUILD, stream % prefixes)}{prefix.body}\n\n")
             counted = Probe(0, prefix.probe.closing_words, prefix.probe.tokens)
-            fitted = await self._fit(frame, self._supply("turn", index), counted)
+            # Prefixes are the same at any number of streams, so that a launch fills each once; turns differ, so that no
+            # cell finds those of another in the cache.
+            supply = self._supply(f"turn of {self._order.streams}", index)
+            fitted = await self._fit(frame, supply, counted)
             streams[stream].append(_text(fitted))
         return self._texts(tuple(map(_text, filled)), streams)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.records.cell import CellGroup, Configuration, LoadPoint, OutputLength
 from harness.records.plan import Plan
-from harness.run.cost import EngineCost, predict_trial_s
+from harness.run.cost import EngineCost, Fills, predict_trial_s
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
 from harness.workload.spec import streams_for
 
@@ -125,3 +125,13 @@ def test_a_bigger_cell_is_never_predicted_to_be_cheaper(
     here = seconds(load(context, concurrency, tokens), drafts)
     assert 0 < here <= seconds(load(context * 2, concurrency, tokens), drafts)
     assert here <= seconds(load(context, concurrency, tokens), drafts * 2)
+
+
+def test_a_prefix_is_filled_once_in_a_launch() -> None:
+    fills = Fills()
+    warm = [replace(load(2048, streams), cache="warm") for streams in (2, 1, 6, 4)]
+    assert [fills.needed(one) for one in warm] == [2, 0, 4, 0]
+    shared = [replace(one, cache="shared") for one in warm]
+    assert [fills.needed(one) for one in shared] == [1, 0, 0, 0]
+    assert fills.needed(replace(warm[0], context_tokens=4096)) == 2
+    assert fills.needed(load(2048, 6)) == 0, "a cold cell fills nothing"

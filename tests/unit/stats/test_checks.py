@@ -184,6 +184,13 @@ def test_cache_hits_within_a_percent_or_in_a_warm_cell_are_fine() -> None:
     assert _doubts(trial([STEADY], replace(COUNTERS, prefix_cache_hits=250), load={"cache": "warm"})) == ()
 
 
+@pytest.mark.parametrize("mode", ["warm", "shared"])
+def test_a_reused_prefix_that_is_not_in_the_cache(mode: str) -> None:
+    one = _only(trial([STEADY], replace(COUNTERS, prefix_cache_hits=100), load={"cache": mode}))
+    assert one.kind == "reused_prefix_missed"
+    assert one.evidence == "39.1 % of 256 prompt tokens were in the cache, by the engine's counters"
+
+
 @pytest.mark.parametrize(("promised", "got", "off"), [(256, 260, False), (256, 261, True), (8192, 8232, False)])
 def test_prompts_off_target(promised: int, got: int, off: bool) -> None:
     counters = replace(COUNTERS, prompt_tokens=got, prefix_cache_queries=got)
