@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,13 @@ _SHOWN_BELOW = (PreparationProgress, LaunchProgress, TrialStarted)  # in the liv
 
 def stderr_console() -> Console:
     """Return the console that progress, tables and hints go to. It honours NO_COLOR."""
-    return Console(stderr=True, highlight=False, emoji=False, markup=False)
+    return _Console(stderr=True, highlight=False, emoji=False, markup=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller: rich ends the program, and a run outlives whoever watches it."""
+        raise BrokenPipeError(errno.EPIPE, "nobody reads stderr")
 
 
 class LiveProgress:

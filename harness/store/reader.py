@@ -21,6 +21,7 @@ from harness.store.journal import RECORD_NAMES, Entry, is_json
 from harness.store.layout import RunFolder
 
 Record = TypeVar("Record")
+_RESTORE = "Put a copy of it back; the measurements are in the journal beside it."
 
 
 def write_manifest(folder: RunFolder, manifest: Manifest) -> None:
@@ -41,7 +42,7 @@ def read_manifest(folder: RunFolder) -> Manifest:
     """
     text = _text(folder.manifest, missing="this is not the folder of a run")
     _require_readable_version(text, folder)
-    return _record(Manifest, text, where=str(folder.manifest))
+    return _record(Manifest, text, where=str(folder.manifest), hint=_RESTORE)
 
 
 def read_run(folder: RunFolder) -> RunData:
@@ -104,7 +105,7 @@ class JournalTail:
 def _plan(folder: RunFolder) -> Plan | None:
     if not folder.plan.exists():
         return None
-    return _record(Plan, _text(folder.plan, missing="there is no plan"), where=str(folder.plan))
+    return _record(Plan, _text(folder.plan, missing="there is no plan"), where=str(folder.plan), hint=_RESTORE)
 
 
 _KINDS: dict[str, type[Entry]] = {name: kind for kind, name in RECORD_NAMES.items()}
@@ -123,21 +124,18 @@ def _entry(raw: bytes, *, where: str) -> Entry:
     return _record(kind, text, where=where)
 
 
-def _record(kind: type[Record], text: str, *, where: str) -> Record:
+def _record(kind: type[Record], text: str, *, where: str, hint: str | None = None) -> Record:
     try:
         return from_json(kind, text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise _damaged(where, f"not a {kind.__name__}: {field}: {first['msg']}") from None
+        raise _damaged(where, f"not a {kind.__name__}: {field}: {first['msg']}", hint=hint) from None
 
 
-def _damaged(where: str, what: str = "not a record") -> UnreadableRunError:
-    return UnreadableRunError(
-        what,
-        where=where,
-        hint="The file was changed or the disk lost data. Take that line out (keep a copy) to use the rest.",
-    )
+def _damaged(where: str, what: str = "not a record", *, hint: str | None = None) -> UnreadableRunError:
+    remedy = hint or "Take that line out (keep a copy) to use the rest."
+    return UnreadableRunError(what, where=where, hint=f"The file was changed or the disk lost data. {remedy}")
 
 
 def _require_readable_version(text: str, folder: RunFolder) -> None:
@@ -145,7 +143,7 @@ def _require_readable_version(text: str, folder: RunFolder) -> None:
         tree: Any = json.loads(text)
         version = tree["record_version"]
     except (ValueError, KeyError, TypeError):
-        raise _damaged(str(folder.manifest), "not a manifest") from None
+        raise _damaged(str(folder.manifest), "not a manifest", hint=_RESTORE) from None
     if not isinstance(version, int) or version > RECORD_VERSION:
         writer = tree.get("harness_version", "a newer version")
         raise UnreadableRunError(
@@ -165,4 +163,4 @@ def _text(path: Path, *, missing: str) -> str:
     except OSError as error:
         raise disk_error(error, path) from error
     except UnicodeDecodeError:
-        raise _damaged(str(path), "not text") from None
+        raise _damaged(str(path), "not text", hint=_RESTORE) from None
