@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests" / "fakes" / "fake_vllm.py"
@@ -22,16 +23,6 @@ MARK = "TEST_DESK"  # in the environment of everything that a desk starts, and o
 PATIENCE_S = 90.0
 _POLL_S = 0.02
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "MPLCONFIGDIR")
-_RECIPE_EDITS = (
-    ("recipe: vllm-local\n", "recipe: quick\n"),
-    ("ready_timeout_s: 1800", "ready_timeout_s: {ready_timeout_s}"),
-    ("stop_timeout_s: 60", "stop_timeout_s: {stop_timeout_s}"),
-    (
-        "  slowest_decode_tokens_per_s: 5\n",
-        "  slowest_decode_tokens_per_s: 10000\n  canary_limit_ratio: {canary_limit_ratio}\n",
-    ),
-    ("prefill_tokens_per_s: 2000", "prefill_tokens_per_s: 100000"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,18 +163,18 @@ class Desk:
         self, *, ready_timeout_s: float = 30, stop_timeout_s: float = 10, canary_limit_ratio: float = 9
     ) -> None:
         """Write recipes/quick: vllm-local with limits for an engine that boots in a blink on a machine under load."""
-        text = (ROOT / "recipes" / "vllm-local" / "recipe.yaml").read_text()
-        values = {
-            "ready_timeout_s": ready_timeout_s,
-            "stop_timeout_s": stop_timeout_s,
+        tree = yaml.safe_load((ROOT / "recipes" / "vllm-local" / "recipe.yaml").read_text())
+        tree["recipe"] = "quick"
+        tree["launch"] |= {"ready_timeout_s": ready_timeout_s, "stop_timeout_s": stop_timeout_s}
+        tree["measuring"] |= {
+            "prefill_tokens_per_s": 100000,
+            "decode_tokens_per_s": 10000,
+            "slowest_decode_tokens_per_s": 10000,
             "canary_limit_ratio": canary_limit_ratio,
         }
-        for before, after in _RECIPE_EDITS:
-            assert text.count(before) == 1, before
-            text = text.replace(before, after.format(**values))
         path = self.folder / "recipes" / "quick" / "recipe.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(json.dumps(tree))
 
     def write_sweep(self, name: str = "small", *, knobs: Mapping[str, object] | None = None, **keys: object) -> str:
         """Write a sweep of two configurations with one cell each, and return its file's name. None takes a key out."""
