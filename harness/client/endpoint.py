@@ -10,9 +10,8 @@ import httpx
 
 from harness.client.redact import ApiKey, shorten
 from harness.client.stream import StreamFacts, error_message, read_stream
-from harness.client.transport import DEFERRED, EXCHANGE
 from harness.errors import EndpointError
-from harness.records.exchange import Exchange
+from harness.records.exchange import DEFERRED, EXCHANGE, Exchange
 from harness.records.request import TokenCountSource
 
 NO_THINKING = "off"

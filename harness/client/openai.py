@@ -13,9 +13,8 @@ import httpx
 from harness.client.endpoint import NO_THINKING, Endpoint, template_fields
 from harness.client.redact import ApiKey, public_message
 from harness.client.stream import StreamFacts, error_message, read_stream
-from harness.client.transport import DEFERRED, EXCHANGE, GATE
 from harness.records.cell import LoadPoint
-from harness.records.exchange import Exchange
+from harness.records.exchange import DEFERRED, EXCHANGE, GATE, Exchange
 from harness.records.request import Outcome, RequestRecord
 from harness.records.workload import Prompt
 

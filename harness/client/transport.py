@@ -24,8 +24,8 @@ import httpx
 
 from harness.client.connection import WRITE_STALLED, Connection, Patience
 from harness.client.exchange import SocketExchange
+from harness.records.exchange import DEFERRED, EXCHANGE, GATE
 
-DEFERRED, GATE, EXCHANGE = "deferred", "gate", "exchange"
 _OPENING_AT_ONCE = 64  # below the listen backlog of common servers
 _NO_STATUS = 0  # httpx has no response without a status; the exchange says None
 _LENGTH_FIELDS = (b"content-length", b"transfer-encoding")

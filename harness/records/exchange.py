@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
+# Keys of httpx request extensions: what a measured request asks of any transport, and how it gives back the exchange.
+DEFERRED, GATE, EXCHANGE = "deferred", "gate", "exchange"
+
 Ended = Literal["complete", "eof", "reset", "timeout", "protocol", "cancelled"]
 # complete: the message ended as its framing says. eof: the peer closed before that. protocol: not HTTP.
 

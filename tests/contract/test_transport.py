@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from harness.client.transport import DEFERRED, EXCHANGE, GATE, StampedTransport
-from harness.records.exchange import Exchange
+from harness.client.transport import StampedTransport
+from harness.records.exchange import DEFERRED, EXCHANGE, GATE, Exchange
 from tests.fakes.byte_server import ByteServer, Step, byte_server, chunk, chunked, reply
 
 PLAIN = [StampedTransport, httpx.AsyncHTTPTransport]
