@@ -1,9 +1,9 @@
 """What a simulated engine does in one step: which prompt chunks run, how long it takes, how many tokens come out.
 
-Pure and seeded: no clock, and randomness only as uniform numbers that the caller draws. A decode step of c streams costs
-``a(c, context) + b(c) k``: the drafter's own time per position, and for each position of each stream one more token to
-verify. Since b grows with c, the best k falls as concurrency rises. (b also falls a little with c (k + 1), as fewer
-experts are left that the step does not read anyway.)
+Pure and seeded: no clock, and randomness only as uniform numbers that the caller draws. A decode step of c streams
+costs ``a(c, context) + b(c) k``: the drafter's own time per position, and for each position of each stream one more
+token to verify. Since b grows with c, the best k falls as concurrency rises. (b also falls a little with c (k + 1), as
+fewer experts are left that the step does not read anyway.)
 """
 
 from __future__ import annotations
@@ -149,12 +149,14 @@ def step_s(cost: StepCost, load: StepLoad, *, capture_limit_tokens: int | None =
         tokens, ratio = (tokens, cost.eager_ratio) if width is None else (float(width), 1.0)
     seconds = cost.base_s
     seconds += cost.experts_s * tokens / (tokens + cost.experts_half_tokens)
-    seconds += cost.compute_s_per_token * tokens
+    seconds += cost.compute_s_per_token * max(0.0, tokens - cost.overlapped_tokens)
     seconds += cost.context_s_per_token * load.context_tokens
     for chunk in load.chunks:
         seconds += cost.attention_s_per_token2 * chunk.tokens * (chunk.context_tokens + chunk.tokens / 2)
+    seconds += cost.chunk_s_per_token2 * prefill_tokens**2
     if load.k and load.streams:
         seconds += cost.draft_s + cost.draft_s_per_position * load.k
+        seconds += cost.draft_context_s_per_token * load.k * load.context_tokens
         if load.verified_tokens < load.streams * (load.k + 1):
             seconds += cost.confidence_sync_s
     return seconds * ratio

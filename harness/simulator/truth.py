@@ -25,10 +25,13 @@ class StepCost:
     experts_s: float  # reading all experts; n tokens wake n / (n + experts_half_tokens) of them
     experts_half_tokens: float
     compute_s_per_token: float
+    overlapped_tokens: float = 0.0  # computing so many hides behind reading the weights
     attention_s_per_token2: float  # per prompt token and token of context before it
+    chunk_s_per_token2: float  # times the square of the prompt tokens in one step: wide chunks are less efficient
     context_s_per_token: float  # per token of context of a decoding stream
     draft_s: float  # once per step with a drafter
     draft_s_per_position: float
+    draft_context_s_per_token: float = 0.0  # per position and token of context, where the drafter reads all of it
     first_token_s: float = 0.0  # tokenizing, sampling and sending, once a request
     eager_ratio: float = 1.0  # a step wider than every captured graph costs this much more
     confidence_sync_s: float = 0.0  # a confidence scheduler copies its answer to the host in each step
@@ -117,10 +120,13 @@ class _CostFile(FileModel):
     experts_s: _Seconds
     experts_half_tokens: Annotated[float, Field(gt=0)]
     compute_s_per_token: _Seconds
+    overlapped_tokens: Annotated[float, Field(ge=0)] = 0.0
     attention_s_per_token2: _Seconds
+    chunk_s_per_token2: _Seconds = 0.0
     context_s_per_token: _Seconds
     draft_s: _Seconds
     draft_s_per_position: _Seconds
+    draft_context_s_per_token: _Seconds = 0.0
     first_token_s: _Seconds = 0.0
     eager_ratio: _Ratio = 1.0
     confidence_sync_s: _Seconds = 0.0
