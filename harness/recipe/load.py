@@ -51,6 +51,7 @@ def _problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
     yield from _condition_problems(recipe, source)
     yield from _derived_problems(recipe, source)
     yield from _pattern_problems(recipe, source)
+    yield from _simulation_problems(recipe, source)
 
 
 def _knob_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
@@ -145,6 +146,17 @@ def _conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
             yield ("knobs", name, "inert_when"), condition
     for condition in recipe.launch.k_may_be_trimmed_when:
         yield ("launch", "k_may_be_trimmed_when"), condition
+    yield from _simulation_conditions(recipe)
+
+
+def _simulation_conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    if recipe.simulation is None:
+        return
+    for index, choice in enumerate(recipe.simulation.truths):
+        yield ("simulation", "truths", index, "when"), choice.when
+    for index, rule in enumerate(recipe.simulation.rules):
+        yield ("simulation", "rules", index, "when"), rule.when
+        yield ("simulation", "rules", index, "require"), rule.require
 
 
 def _pattern_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
@@ -155,6 +167,17 @@ def _pattern_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
             except re.error as problem:
                 path = ("launch", "boot", kind, index)
                 yield source.error(path, f"not a regular expression: {problem}")
+
+
+def _simulation_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    if recipe.simulation is None:
+        return
+    named = {"knobs": tuple(recipe.simulation.knobs), "assumes": tuple(recipe.simulation.assumes)}
+    for key, names in named.items():
+        for name in names:
+            if name not in recipe.launch_knobs and not name.startswith(ENV_PREFIX):
+                hint = did_you_mean(name, recipe.launch_knobs)
+                yield source.error(("simulation", key, name), f'unknown knob "{name}"', hint=hint, value=False)
 
 
 def _texts(tree: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:

@@ -141,6 +141,45 @@ class Implication(FileModel):
     then: dict[str, bool | int | float | str] = Field(description="The values that follow.")
 
 
+ModelInput = Literal[
+    "num_speculative_tokens",
+    "draft_sample_method",
+    "confidence_threshold",
+    "confidence_scheduler",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "long_prefill_token_threshold",
+    "max_inflight_prefills",
+    "max_model_len",
+    "prefix_caching",
+    "truth",
+    "inert",
+]
+
+
+class TruthChoice(FileModel):
+    """Where ``when`` holds, the simulated engine is this one."""
+
+    when: Matchers = Field(description="Every knob named here matches.")
+    truth: str = Field(description="The name of a truth of the simulator.")
+
+
+class Simulation(FileModel):
+    """How the simulated engine stands in for this one."""
+
+    truth: str = Field(description="The name of a truth of the simulator: what a step costs, how good drafts are.")
+    truths: tuple[TruthChoice, ...] = Field(default=(), description="Other truths; the first that matches is taken.")
+    assumes: dict[str, bool | int | float | str] = Field(
+        default={}, description="Values of knobs that nobody names: what the operator's own file is taken to say."
+    )
+    knobs: dict[str, ModelInput] = Field(
+        default={},
+        description="What each knob is in the model: an input, truth (it is named in truths), or inert. env.NAME may "
+        "be a pattern. A knob that is not here cannot be simulated.",
+    )
+    rules: tuple[Rule, ...] = Field(default=(), description="What boots, but cannot be simulated; about launch knobs.")
+
+
 class Recipe(FileModel):
     """How to launch one engine."""
 
@@ -153,7 +192,7 @@ class Recipe(FileModel):
     derived: dict[str, Derived] = Field(default={}, description="Numbers worked out from knobs, by name.")
     implies: tuple[Implication, ...] = Field(default=(), description="Spellings of the same server.")
     rules: tuple[Rule, ...] = Field(default=(), description="Which configurations boot.")
-    simulation: dict[str, Any] | None = Field(default=None, description="How the simulated engine stands in for it.")
+    simulation: Simulation | None = Field(default=None, description="How the simulated engine stands in for it.")
 
     @cached_property
     def launch_knobs(self) -> dict[str, Knob]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.records.cell import Configuration
+from harness.records.cell import Configuration, KnobValue
 
-LaunchStyle = Literal["local_process", "attach"]
+LaunchStyle = Literal["local_process", "attach", "simulated"]
 PORT = "{port}"  # stands in argv and environment until a free port is known
 
 
@@ -30,6 +30,14 @@ class BootPatterns:
     progress: tuple[str, ...] = ()  # lines worth showing while waiting
     fatal: tuple[str, ...] = ()  # lines after which waiting is useless
     jit: tuple[str, ...] = ()  # compilation while serving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedSpec:
+    """The simulated engine that stands in for a configuration."""
+
+    truth: str  # its name
+    inputs: dict[str, KnobValue]  # of the model, by their names in the recipe's simulation; what is missing is default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +65,4 @@ class LaunchSpec:
     slowest_decode_tokens_per_s: float = 5.0  # of a stream to allow for, likewise
     canary_limit_ratio: float = 0.03
     warmup_limit_ratio: float = 0.10
+    simulation: SimulatedSpec | None = None  # of style simulated
