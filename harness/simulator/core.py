@@ -63,7 +63,6 @@ class Core:
         settings: EngineSettings,
         *,
         launch_key: str,
-        now_s: float,
         log: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Boot.
@@ -72,7 +71,6 @@ class Core:
             scenario: truth, noise and faults.
             settings: of the configuration.
             launch_key: equal launches are equal; give each boot of a run a key of its own.
-            now_s: of any clock; all other times are of the same.
             log: takes lines of the engine's log.
         """
         self.scenario = scenario
@@ -84,7 +82,7 @@ class Core:
         self._seen = LaggingCounters(self.counters, lag_s=scenario.faults.counter_lag_s)
         self._launch_key = launch_key
         self._log = log
-        self._born_s = now_s
+        self._born_s = 0.0
         self._busy_s = 0.0
         self._factor = launch_factor(scenario.noise, seed=scenario.seed, launch_key=launch_key)
         self._steps = generator(scenario.seed, launch_key, "steps")
@@ -98,6 +96,10 @@ class Core:
         self._decoding: list[Job] = []
         self._step: _Step | None = None
         self._foreign = 0
+
+    def ready(self, now_s: float) -> None:
+        """Begin to serve. All other times are of the same clock."""
+        self._born_s = now_s
 
     @property
     def running(self) -> int:
