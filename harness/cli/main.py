@@ -17,6 +17,7 @@ _COMMANDS = {
     "report": "harness.cli.report",
     "schema": "harness.cli.schema",
     "show": "harness.cli.show",
+    "simulate": "harness.cli.simulate",
     "sweep": "harness.cli.sweep",
 }
 _EXIT_INPUT = 2
@@ -50,6 +51,7 @@ _SUMMARIES = {
     "report": "Write the dated report of a stored run.",
     "schema": "Print the JSON Schema of sweep and recipe files.",
     "show": "Show the cells of a run on the terminal, or as JSON.",
+    "simulate": "Serve a simulated engine over HTTP, for any client of vLLM.",
     "sweep": "Plan, launch, measure and report: the main job.",
 }
 

@@ -11,6 +11,13 @@ from harness.simulator.tokens import token_ids
 
 ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 DONE = b"data: [DONE]\n\n"
+_TIMINGS = (
+    "time_to_first_token_ms",
+    "generation_time_ms",
+    "queue_time_ms",
+    "mean_itl_ms",
+    "tokens_per_second",
+)  # which no reply fills
 _REASONING_SHARE = 3  # one token in so many of an answer that thinks
 
 
@@ -68,7 +75,7 @@ class Reply:
         thought = answer.text(0, self._reasoning_tokens())
         text = answer.text(0, self.made)[len(thought) :]
         tail = {"logprobs": None, "finish_reason": finish_reason, "stop_reason": None, "token_ids": ids}
-        usage = {**self._usage(details=False), "completion_tokens_details": None}
+        usage = {"prompt_tokens_details": None} | self._usage(details=False) | {"completion_tokens_details": None}
         if self.shape.chat:
             choice = {"index": 0, "message": _message(text, thought), **tail, "routed_experts": None}
         else:
@@ -79,7 +86,7 @@ class Reply:
         if self.shape.chat:
             tree |= {"prompt_logprobs": None, "prompt_token_ids": self._prompt_ids(), "prompt_text": None}
         speculation = self._speculation()
-        metrics = {"speculative_decoding": speculation} if speculation else None
+        metrics = {**dict.fromkeys(_TIMINGS), "speculative_decoding": speculation} if speculation else None
         return compact(tree | {"kv_transfer_params": None, "ec_transfer_params": None, "metrics": metrics})
 
     def _chunk(self, batch: Batch, *, first: bool) -> bytes:
