@@ -97,7 +97,7 @@ def fit_0731(truth: Truth) -> dict[str, float]:
         return np.array([*cell_gaps, *step_gaps, *prefill_gaps])
 
     start = np.append(np.log([0.046, 0.12, 60, 4e-4, 8e-10, 6e-9, 2.8e-8]), 2.3)
-    found = least_squares(residuals, start, loss="soft_l1", f_scale=0.1, diff_step=1e-3, max_nfev=60).x
+    found = least_squares(residuals, start, loss="soft_l1", f_scale=0.1, diff_step=np.full(8, 1e-3), max_nfev=60).x
     return {**_named(names, found[:-1]), "numbered_words": float(found[-1])}
 
 

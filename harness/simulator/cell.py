@@ -1,6 +1,6 @@
-"""What a cell is expected to measure: the step model run with average tokens per step, without noise, faults or client.
+"""What a cell is expected to measure: the step model run with average tokens per step, without noise or faults.
 
-For calibration, and for a plan that must say what a cell costs. It sends all requests of a cell at once, a moment apart.
+For calibration, and for a plan that must say what a cell costs. A cell's requests are sent at once, a moment apart.
 """
 
 from __future__ import annotations
