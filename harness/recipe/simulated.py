@@ -43,7 +43,7 @@ def build_simulated(loaded: LoadedRecipe, configuration: Configuration) -> Launc
         environment={},
         working_directory=None,
         base_url=None,
-        served_model=None,
+        served_model=_plain_name(launch.served_model),
         api_key_variable=None,
         preparation=(),
         boot=BootPatterns(progress=launch.boot.progress, fatal=launch.boot.fatal, jit=launch.boot.jit),
@@ -92,6 +92,11 @@ def unsimulated(recipe: Recipe, knobs: Iterable[str]) -> tuple[str, ...]:
 def unsimulated_hint(knob: str) -> str:
     """Return what to do about a knob that is not simulated."""
     return f"Leave it out of the rehearsal, or add `{knob}: inert` to simulation.knobs if it changes nothing measured."
+
+
+def _plain_name(template: str | None) -> str | None:
+    """The name that requests ask for, where it needs no knob."""
+    return template if template and "{" not in template else None
 
 
 def _input_of(simulation: Simulation, knob: str) -> ModelInput | None:
