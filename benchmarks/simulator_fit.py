@@ -30,6 +30,7 @@ from harness.simulator.model import Speculation, StepLoad, step_law, step_s
 from harness.simulator.truth import StepCost, Truth, load_truth
 
 Vector = NDArray[np.float64]
+_DRAFTS_OF = {"0731-stage-c": "0731-anemll"}  # where only another truth's acceptance is published
 H200_CONTEXT_TOKENS = 400  # of a stream, on average
 _OUTPUT_MIDDLE = 90  # tokens that a published stream had produced half-way, template included
 
@@ -60,7 +61,7 @@ def fit_ratios(truth: Truth) -> dict[str, float]:
     """Return log-odds by class, from acceptance ratios at some k, with the truth's slope and spread."""
     wanted: dict[str, list[tuple[int, float]]] = {}
     for row in rows("acceptance_ratios.csv"):
-        if row["truth"] == truth.name:
+        if row["truth"] == _DRAFTS_OF.get(truth.name, truth.name):
             wanted.setdefault(row["workload_class"], []).append((int(row["k"]), float(row["acceptance_ratio"])))
 
     def gap(log_odds: float, pairs: Sequence[tuple[int, float]]) -> float:
@@ -172,6 +173,7 @@ def fit_cpu(truth: Truth) -> dict[str, float]:
 FITS: Mapping[str, Sequence[Callable[[Truth], dict[str, float]]]] = {
     "0731-anemll": (fit_curves, fit_ratios, fit_0731),
     "vision-exp-anemll": (fit_curves, fit_ratios),
+    "0731-stage-c": (fit_ratios,),
     "preview-stage-c": (fit_ratios, fit_stage_c),
     "qwen3-8b-h200": (fit_curves, fit_gpu),
     "vllm-cpu-tiny": (fit_curves, fit_cpu),

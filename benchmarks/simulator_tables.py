@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from harness.simulator.cell import CellLoad, expected_cell
 from harness.simulator.model import Scheduling, Speculation
-from harness.simulator.truth import Truth
+from harness.simulator.truth import Truth, load_truth
 
 TABLES = Path(__file__).resolve().parent.parent / "harness" / "simulator" / "calibration"
 FITTED_TABLE, PREDICTED_TABLE = "0731_anemll_2026_08_14.csv", "0731_anemll_2026_08_01.csv"
@@ -90,6 +90,20 @@ def predicted(truth: Truth, scheduling: Scheduling, cell: MeasuredCell) -> tuple
     )
     expected = expected_cell(truth, PUBLISHED, scheduling, load)
     return expected.decode_tokens_per_s, expected.ttft_s
+
+
+def others() -> Iterator[tuple[dict[str, str], float]]:
+    """Yield published rates that no cost was fitted on, each with the model's tokens per second per stream."""
+    for row in rows("other_published.csv"):
+        load = CellLoad(
+            prompt_tokens=int(row["prompt_tokens"]),
+            output_tokens=int(row["output_tokens"]),
+            concurrency=int(row["concurrency"]),
+            workload_class=row["workload_class"],
+        )
+        speculation = Speculation(k=int(row["k"]), draft_sample_method=row["draft_sample_method"])
+        scheduling = Scheduling(max_inflight_prefills=int(row["max_inflight_prefills"]))
+        yield row, expected_cell(load_truth(row["truth"]), speculation, scheduling, load).decode_tokens_per_s
 
 
 def share_within(errors: Iterable[float], limit: float) -> float:

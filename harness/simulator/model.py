@@ -199,13 +199,8 @@ def step_law(
     at_first = log_odds_of(truth, workload_class) + _shift(
         truth.drafts, speculation, temperature=temperature, context_tokens=context_tokens
     )
-    return _law(
-        round(at_first, 9),
-        truth.drafts.log_odds_per_position,
-        truth.drafts.difficulty_sd,
-        speculation.k,
-        speculation.threshold,
-    )
+    log_odds = _log_odds(truth.drafts, round(at_first, 9), speculation.k)
+    return _law(log_odds, truth.drafts.difficulty_sd, speculation.threshold)
 
 
 def outcome_of(law: StepLaw, uniform: float) -> StepOutcome:
@@ -233,6 +228,17 @@ def _shift(drafts: DraftQuality, speculation: Speculation, *, temperature: float
     return shift + drafts.log_odds_per_context_doubling * doublings
 
 
+def _log_odds(drafts: DraftQuality, at_first: float, k: int) -> tuple[float, ...]:
+    """Of each position, given that all before it were accepted."""
+    block = k if drafts.block_tokens is None else drafts.block_tokens
+    return tuple(
+        at_first
+        + drafts.log_odds_per_position * position
+        + drafts.outside_log_odds_per_position * max(0, position + 1 - block)
+        for position in range(k)
+    )
+
+
 @lru_cache(maxsize=512)
 def _captured(k: int, limit_tokens: int) -> tuple[int, ...]:
     sizes = [size for size in (1, 2, 4) if size <= limit_tokens] + list(range(8, limit_tokens + 1, 8))
@@ -243,10 +249,10 @@ def _captured(k: int, limit_tokens: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _law(at_first: float, per_position: float, difficulty_sd: float, k: int, threshold: float) -> StepLaw:
+def _law(log_odds: tuple[float, ...], difficulty_sd: float, threshold: float) -> StepLaw:
     weights: dict[StepOutcome, float] = {}
     for shift, weight in _difficulties(difficulty_sd):
-        chances = [_logistic(at_first + shift + per_position * position) for position in range(k)]
+        chances = [_logistic(each + shift) for each in log_odds]
         survival = list(accumulate(chances, lambda left, right: left * right))
         kept = sum(reached >= threshold for reached in survival)
         bounds = [1.0, *survival[:kept], 0.0]

@@ -49,6 +49,7 @@ class DraftQuality:
     greedy_log_odds: float = 0.0  # of a greedy drafter while the target samples
     block_tokens: int | None = None  # the block that the drafter was trained for
     beyond_block_log_odds: float = 0.0  # at every position, where k is above the block
+    outside_log_odds_per_position: float = 0.0  # more, for each position past the block
     log_odds_per_context_doubling: float = 0.0  # above context_floor_tokens
     context_floor_tokens: int = 256
 
@@ -141,6 +142,7 @@ class _DraftsFile(FileModel):
     greedy_log_odds: float = 0.0
     block_tokens: _Tokens | None = None
     beyond_block_log_odds: Annotated[float, Field(le=0)] = 0.0
+    outside_log_odds_per_position: Annotated[float, Field(le=0)] = 0.0
     log_odds_per_context_doubling: float = 0.0
     context_floor_tokens: _Tokens = 256
 
