@@ -96,7 +96,7 @@ async def _refuse_fatal(boot: Boot, lines: tuple[str, ...]) -> None:
 
 def _too_slow(boot: Boot) -> LaunchError:
     error = _failure(boot, f"the engine was not ready after {format_seconds(boot.spec.ready_timeout_s)}", None)
-    slow = "If it only needs longer, raise the ready timeout in the recipe (`timeouts`)."
+    slow = "If it only needs longer, raise ready_timeout_s in the recipe."
     return LaunchError(error.what, where=error.where, hint=error.hint or slow, log_tail=error.log_tail)
 
 

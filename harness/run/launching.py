@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.engine.identity import Probes, read_identity, require_configuration
@@ -25,7 +28,10 @@ from harness.units import format_change
 from harness.workload.spec import StreamShape
 
 _LOG_TAIL_LINES = 25
-_DEAD = 503
+_LOG_READ_LINES = 1000
+_ACCESS_LINE = re.compile(r'"[A-Z]+ \S+ HTTP/1\.[01]" \d{3}')
+_DEAD = 503  # what /health says
+_LAST_BREATH_S = 3.0
 _FAILED: tuple[LaunchOutcome, ...] = ("failed_to_boot", "died", "wrong_configuration")
 
 
@@ -148,18 +154,26 @@ async def _measure(task: LaunchTask, engine: RunningEngine, account: _Account) -
             if account.reason is not None:
                 return "died"
         account.after = await read_canary(bench, source, name="canary-after")
+        if bench.death.is_set():
+            account.reason = await engine.died()
+            return "died"
     return "measured"
 
 
 async def _death(bench: Bench, trial: TrialRecord) -> str | None:
-    """Why nothing more can be measured here, or None. A server may outlive its engine and go on to answer."""
-    if bench.death.is_set():
-        return await bench.engine.died()
-    if trial.failure is None:
-        return None
-    async with bench.engine.endpoint() as endpoint:
-        dead = await endpoint.health() == _DEAD
-    return f"the server says that its engine is dead: {trial.failure}" if dead else None
+    """Why nothing more can be measured here, or None. A server outlives its engine for a moment, or for good."""
+    failed = [request.error or request.outcome for request in trial.requests if not request.finished]
+    if not bench.death.is_set() and (failed or trial.failure):
+        async with bench.engine.endpoint() as endpoint:
+            health = await endpoint.health()
+        if health not in (None, _DEAD):
+            return None
+        with suppress(TimeoutError):
+            await asyncio.wait_for(bench.death.wait(), _LAST_BREATH_S)
+        if not bench.death.is_set():
+            said = "says that its engine is dead" if health == _DEAD else "no longer answers"
+            return f"the server {said}: {trial.failure or failed[0]}"
+    return await bench.engine.died() if bench.death.is_set() else None
 
 
 async def _identity(task: LaunchTask, bench: Bench) -> LiveIdentity:
@@ -214,6 +228,8 @@ def _trial_task(task: LaunchTask, planned: PlannedTrial) -> TrialTask:
 
 
 def _log_tail(task: LaunchTask) -> tuple[str, ...]:
+    """The end of the log without the line of each request, behind which the cause would be lost."""
     secrets = secrets_of(task.spec)
-    lines = LogReader(path=task.setting.log_path).tail(_LOG_TAIL_LINES)
-    return tuple(redacted_text(line, secrets) for line in lines)
+    lines = LogReader(path=task.setting.log_path).tail(_LOG_READ_LINES)
+    telling = [line for line in lines if not _ACCESS_LINE.search(line)]
+    return tuple(redacted_text(line, secrets) for line in telling[-_LOG_TAIL_LINES:])
