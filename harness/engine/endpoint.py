@@ -29,6 +29,7 @@ class Endpoint:
     def __init__(self, base_url: str, *, api_key: str | None = None, key_variable: str | None = None) -> None:
         self.base_url = base_url.rstrip("/")
         self._key_variable = key_variable
+        self._has_key = bool(api_key)
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         # Proxies of the environment are for the outside world, not for an engine on this machine.
         self._client = httpx.AsyncClient(headers=headers, timeout=_TIMEOUT_S, trust_env=False)
@@ -56,7 +57,8 @@ class Endpoint:
         if response is None:
             return None
         if response.status_code in (401, 403):
-            raise EndpointError("the server wants a key", where=self.base_url, hint=self._key_hint())
+            what = "the server refuses the key" if self._has_key else "the server wants a key"
+            raise EndpointError(what, where=self.base_url, hint=self._key_hint())
         try:
             return tuple(_served(entry) for entry in response.raise_for_status().json()["data"])
         except (httpx.HTTPStatusError, ValueError, KeyError, TypeError) as error:
@@ -84,6 +86,8 @@ class Endpoint:
             return None
 
     def _key_hint(self) -> str:
+        if self._key_variable and self._has_key:
+            return f"Check the value of {self._key_variable} in the environment."
         if self._key_variable:
             return f"Set {self._key_variable} in the environment to the server's key."
         return "Name the environment variable that holds its key in the recipe (`api_key_variable`)."

@@ -101,7 +101,7 @@ BOOT_FAULTS = [
     ("die_at_boot=port", "failed_to_boot", "Address already in use", "The port is taken by another program"),
     ("slow_boot_s=600", "failed_to_boot", "the engine was not ready after 12.0 s", "raise ready_timeout_s"),
     ("k_live=3", "wrong_configuration", "the engine runs num_speculative_tokens = 3, not 2", ""),
-    ("wants_key=another", "failed_to_boot", "the server wants a key", "VLLM_API_KEY"),
+    ("wants_key=another", "failed_to_boot", "the server refuses the key", "VLLM_API_KEY"),
 ]
 
 
