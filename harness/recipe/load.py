@@ -154,6 +154,8 @@ def _simulation_conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[st
         return
     for index, choice in enumerate(recipe.simulation.truths):
         yield ("simulation", "truths", index, "when"), choice.when
+    for condition in recipe.simulation.truncates_graphs_when:
+        yield ("simulation", "truncates_graphs_when"), condition
     for index, rule in enumerate(recipe.simulation.rules):
         yield ("simulation", "rules", index, "when"), rule.when
         yield ("simulation", "rules", index, "require"), rule.require

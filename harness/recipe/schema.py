@@ -152,7 +152,7 @@ ModelInput = Literal[
     "max_inflight_prefills",
     "max_model_len",
     "prefix_caching",
-    "truth",
+    "condition",
     "inert",
 ]
 
@@ -174,8 +174,13 @@ class Simulation(FileModel):
     )
     knobs: dict[str, ModelInput] = Field(
         default={},
-        description="What each knob is in the model: an input, truth (it is named in truths), or inert. env.NAME may "
+        description="What each knob is in the model: an input, condition (it is named in one), or inert. env.NAME may "
         "be a pattern. A knob that is not here cannot be simulated.",
+    )
+    truncates_graphs_when: Conditions = Field(
+        default=(),
+        description="Where any of these holds, graphs are captured only up to the multiple of 8 below "
+        "max_num_seqs x (k + 1); else the widest step has one.",
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What boots, but cannot be simulated; about launch knobs.")
 

@@ -13,7 +13,7 @@ from harness.recipe.schema import ModelInput, Recipe, Simulation
 from harness.recipe.spec import BootPatterns, LaunchSpec, SimulatedSpec
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration
 
-_NOT_MODEL = ("truth", "inert")
+_NOT_MODEL = ("condition", "inert")
 
 
 def build_simulated(loaded: LoadedRecipe, configuration: Configuration) -> LaunchSpec:
@@ -33,7 +33,11 @@ def build_simulated(loaded: LoadedRecipe, configuration: Configuration) -> Launc
         if all_match(rule.when, values) and not (rule.require and all_match(rule.require, values)):
             raise InputError(f"{configuration.label} cannot be simulated: {rule.because}", where=recipe.recipe)
     launch, measuring = recipe.launch, recipe.measuring
-    simulated = SimulatedSpec(truth=_truth(simulation, values), inputs=_inputs(simulation, values))
+    simulated = SimulatedSpec(
+        truth=_truth(simulation, values),
+        inputs=_inputs(simulation, values),
+        truncated_graphs=any(all_match(condition, values) for condition in simulation.truncates_graphs_when),
+    )
     k = simulated.inputs.get(NUM_SPECULATIVE_TOKENS)
     return LaunchSpec(
         recipe=recipe.recipe,

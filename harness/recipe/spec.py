@@ -38,6 +38,7 @@ class SimulatedSpec:
 
     truth: str  # its name
     inputs: dict[str, KnobValue]  # of the model, by their names in the recipe's simulation; what is missing is default
+    truncated_graphs: bool  # the widest step has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
+    begin_s: float
     end_s: float
     seconds: float
     decoding: tuple[tuple[Job, StepOutcome], ...]
@@ -92,6 +93,9 @@ class Core:
             capacity_tokens=scenario.truth.kv_cache_tokens if settings.prefix_caching else 0,
         )
         self._cache_state = 0
+        limits = (scenario.faults.capture_limit_tokens, settings.scheduling.capture_limit_tokens)
+        default = settings.scheduling.max_num_seqs * (self.k + 1)
+        self._capture_limit = next((limit for limit in limits if limit is not None), default)
         self._prompts: list[Job] = []  # whose first token is not there yet, oldest first
         self._decoding: list[Job] = []
         self._step: _Step | None = None
@@ -146,15 +150,18 @@ class Core:
         if self.dead:
             return
         self._let_foreign_in(now_s)
-        begin_s = now_s
-        if self._step is not None:
-            if now_s < self._step.end_s - _ROUNDING_S:
-                return
-            begin_s = self._step.end_s if now_s - self._step.end_s < _LATE_S else now_s
-            self._end(self._step, now_s)
-        if not self.dead:
-            self._step = self._begin(begin_s, now_s)
-            self._note_queue(now_s)
+        ended = self._step
+        if ended is None:
+            self._step = self._begin(now_s, now_s)
+        elif now_s < ended.end_s - _ROUNDING_S:
+            return
+        else:
+            self._end(ended, now_s)
+            begin_s = ended.end_s if now_s - ended.end_s < _LATE_S else now_s
+            if not self.dead:
+                # Planned while the step before began, as asynchronous scheduling does; an idle engine plans at once.
+                self._step = self._begin(begin_s, ended.begin_s) or self._begin(begin_s, now_s)
+        self._note_queue(now_s)
 
     def die(self, now_s: float) -> None:
         """End the engine; every request gets an error."""
@@ -167,9 +174,9 @@ class Core:
 
     # A step.
 
-    def _begin(self, begin_s: float, now_s: float) -> _Step | None:
+    def _begin(self, begin_s: float, planned_s: float) -> _Step | None:
         decoding = tuple((job, job.next_step()) for job in self._decoding)
-        chunks = self._chunks(len(decoding), now_s)
+        chunks = self._chunks(len(decoding), planned_s)
         if not decoding and not chunks:
             return None
         load = StepLoad(
@@ -180,10 +187,10 @@ class Core:
             tuple(chunk for _, chunk in chunks),
         )
         seconds = self._seconds(load, begin_s)
-        return _Step(begin_s + seconds, seconds, decoding, chunks)
+        return _Step(begin_s, begin_s + seconds, seconds, decoding, chunks)
 
-    def _chunks(self, decoding: int, now_s: float) -> tuple[tuple[Job, Chunk], ...]:
-        ready = [job for job in self._prompts if job.ready_s <= now_s + _ROUNDING_S and self._fits(job)]
+    def _chunks(self, decoding: int, planned_s: float) -> tuple[tuple[Job, Chunk], ...]:
+        ready = [job for job in self._prompts if job.ready_s <= planned_s + _ROUNDING_S and self._fits(job)]
         for job in ready:
             if not job.started:
                 self._look_up(job)
@@ -209,10 +216,7 @@ class Core:
 
     def _seconds(self, load: StepLoad, begin_s: float) -> float:
         scenario = self.scenario
-        limit = self.settings.scheduling.capture_limit_tokens
-        if scenario.faults.capture_limit_tokens is not None:
-            limit = scenario.faults.capture_limit_tokens
-        seconds = step_s(scenario.truth.cost, load, capture_limit_tokens=limit)
+        seconds = step_s(scenario.truth.cost, load, capture_limit_tokens=self._capture_limit)
         seconds *= self._factor * step_factor(scenario.noise, self._steps)
         seconds *= fault.slow_factor(
             scenario.faults,

@@ -11,23 +11,22 @@ from harness.simulator.request import Deliver, Job, Order
 class Pump:
     """One timer, set to when the engine has something to do.
 
-    ``gather_s`` is how long an idle engine waits for company once a request has come: requests that are sent together
-    do not arrive together over a real network.
+    An idle engine takes the first request that comes into a step of its own, as a real one does: those that a client
+    sends with it arrive a moment later, and wait for the next step.
     """
 
-    def __init__(self, core: Core, *, gather_s: float = 0.0) -> None:
+    def __init__(self, core: Core) -> None:
         self.core = core
         self.died = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._gather_s = gather_s
         self._timer: asyncio.TimerHandle | None = None
         self._arm()
 
     def submit(self, order: Order, deliver: Deliver) -> Job:
         """Hand a request to the engine."""
-        job = self.core.submit(order, self._loop.time(), deliver)
-        # Not at once: what else comes in this turn of the loop belongs into the same step.
-        self._arm(not_before_s=self._loop.time() + self._gather_s)
+        now_s = self._loop.time()
+        job = self.core.submit(order, now_s, deliver)
+        self._advance(now_s)
         return job
 
     def abort(self, job: Job) -> None:
@@ -47,19 +46,22 @@ class Pump:
         self.core.die(self._loop.time())
         self.died.set()
 
-    def _arm(self, *, not_before_s: float = 0.0) -> None:
+    def _arm(self) -> None:
         due_s = self.core.due_s()
         if due_s is None:
             return
         if self._timer is not None:
-            if self._timer.when() <= max(due_s, not_before_s):
+            if self._timer.when() <= due_s:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(max(due_s, not_before_s), self._tick)
+        self._timer = self._loop.call_at(due_s, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self.core.advance(self._loop.time())
+        self._advance(self._loop.time())
+
+    def _advance(self, now_s: float) -> None:
+        self.core.advance(now_s)
         if self.core.dead:
             self.died.set()
         else:

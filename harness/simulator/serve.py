@@ -17,7 +17,6 @@ from harness.simulator.pump import Pump
 from harness.simulator.server import SimulatedServer
 from harness.simulator.transport import Simulation
 
-_GATHER_S = 0.002  # over a real network, requests that are sent together come this far apart
 _GRACE_S = 5.0
 _LAST_BREATH_S = 1.0  # between the engine's death and the end of its process
 
@@ -43,7 +42,7 @@ async def serving(
     """
     loop = asyncio.get_running_loop()
     core.ready(loop.time())
-    pump = Pump(core, gather_s=_GATHER_S)
+    pump = Pump(core)
     settings = FrontSettings(
         model=options.model, api_keys=options.api_keys, started_at=datetime.now(tz=UTC).timestamp()
     )

@@ -36,11 +36,13 @@ def settings_for(spec: SimulatedSpec, scenario: Scenario) -> EngineSettings:
         confidence_scheduler="threshold" if scheduler == "threshold" else "off",
     )
     require_speculation(speculation)
+    max_num_seqs = inputs.whole("max_num_seqs", _DEFAULT.max_num_seqs)
     scheduling = Scheduling(
-        max_num_seqs=inputs.whole("max_num_seqs", _DEFAULT.max_num_seqs),
+        max_num_seqs=max_num_seqs,
         max_batched_tokens=inputs.whole("max_num_batched_tokens", _DEFAULT.max_batched_tokens),
         long_prefill_tokens=inputs.whole("long_prefill_token_threshold", _DEFAULT.long_prefill_tokens),
         max_inflight_prefills=inputs.whole("max_inflight_prefills", _DEFAULT.max_inflight_prefills),
+        capture_limit_tokens=None if spec.truncated_graphs else _wide_enough(max_num_seqs, speculation.k),
     )
     return EngineSettings(
         speculation=speculation,
@@ -48,6 +50,11 @@ def settings_for(spec: SimulatedSpec, scenario: Scenario) -> EngineSettings:
         max_model_tokens=inputs.whole("max_model_len", scenario.truth.max_model_tokens),
         prefix_caching=inputs.whole("prefix_caching", 1) != 0,
     )
+
+
+def _wide_enough(max_num_seqs: int, k: int) -> int:
+    """A limit that keeps a graph for the widest step, however sizes are rounded."""
+    return -(-max_num_seqs * (k + 1) // 8) * 8 + 8 * (k + 1)
 
 
 class _Inputs:
