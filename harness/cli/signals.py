@@ -39,12 +39,18 @@ class RunSignals:
 
     @contextmanager
     def cancelling(self, task: asyncio.Task[Any] | None) -> Iterator[None]:
-        """Cancel ``task`` on a signal, within this context."""
+        """Cancel ``task`` on a signal, within this context.
+
+        Raises:
+            KeyboardInterrupt: at the end, if the signal came when nothing was left to cancel.
+        """
         self._task = task
         try:
             yield
         finally:
             self._task = None
+        if self._told:
+            raise KeyboardInterrupt
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         task = self._task
