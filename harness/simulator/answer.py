@@ -6,32 +6,44 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.simulator.tokens import word, word_id
+from harness.simulator.tokens import TOKEN_BYTES, VOCABULARY, word
 
 _LOOP_TOKENS = 4
 _DRAWN_AT_ONCE = 64
 
 
 class Answer:
-    """The tokens of one answer by position. One that ``loops`` repeats its first few for ever."""
+    """The tokens of one answer by position.
 
-    def __init__(self, rng: np.random.Generator, *, loops: bool = False) -> None:
+    ``opening`` is how it begins, of ASCII. One that ``loops`` repeats its first few words for ever.
+    """
+
+    def __init__(self, rng: np.random.Generator, *, opening: str = "", loops: bool = False) -> None:
         self._rng = rng
         self._loops = loops
+        self._opening = () if loops else tuple(_pieces(opening))
         self._words: list[int] = []
 
     def text(self, start: int, count: int) -> str:
         """Return what ``count`` tokens from position ``start`` on read as."""
-        return "".join(word(index) for index in self._indices(start, count))
+        return "".join(self._tokens(start, count))
 
     def ids(self, start: int, count: int) -> list[int]:
         """Return their ids."""
-        return [word_id(index) for index in self._indices(start, count)]
+        return [int.from_bytes(token.encode(), "little") % VOCABULARY for token in self._tokens(start, count)]
 
-    def _indices(self, start: int, count: int) -> Iterator[int]:
+    def _tokens(self, start: int, count: int) -> Iterator[str]:
         for position in range(start, start + count):
-            if self._loops:
-                position %= _LOOP_TOKENS
-            while position >= len(self._words):
+            if position < len(self._opening):
+                yield self._opening[position]
+                continue
+            index = position % _LOOP_TOKENS if self._loops else position
+            while index >= len(self._words):
                 self._words += self._rng.integers(0, 1 << 30, _DRAWN_AT_ONCE).tolist()
-            yield self._words[position]
+            yield word(self._words[index])
+
+
+def _pieces(text: str) -> Iterator[str]:
+    padded = text + " " * (-len(text) % TOKEN_BYTES)
+    for start in range(0, len(padded), TOKEN_BYTES):
+        yield padded[start : start + TOKEN_BYTES]

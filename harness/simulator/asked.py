@@ -13,6 +13,7 @@ from harness.simulator.tokens import (
     chat_prompt,
     content_class_of,
     content_key,
+    opening_for,
     prompt_of_ids,
     text_of_message,
     tokens_in,
@@ -102,6 +103,7 @@ def order_in(body: Mapping[str, Any], *, chat: bool, max_model_tokens: int, nonc
         temperature=float(_of_type(body, "temperature", 1.0)),
         seed=seed if isinstance(seed, int) else -nonce,
         salt=str(body.get("cache_salt") or "").encode(),
+        opening=opening_for(text),
     )
 
 

@@ -32,6 +32,7 @@ class Order:
     temperature: float = 0.0
     seed: int | None = None
     salt: bytes = b""  # prompts of different salts share no prefix
+    opening: str = ""  # how the answer begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,8 @@ def fate_of(order: Order, scenario: Scenario, speculation: Speculation, *, launc
         context_tokens=tokens_in(order.prompt),
     )
     uniforms = tuple(map(float, rng.random(output_tokens + 1)))
-    return Fate(answer=Answer(rng, loops=looping), output_tokens=output_tokens, law=law, uniforms=uniforms)
+    answer = Answer(rng, opening=order.opening, loops=looping)
+    return Fate(answer=answer, output_tokens=output_tokens, law=law, uniforms=uniforms)
 
 
 def outcome_at(fate: Fate, position: int) -> StepOutcome:

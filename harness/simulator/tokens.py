@@ -20,6 +20,7 @@ VOCABULARY = 129_280
 _BEGIN, _END = b"<s> ", b"<e> "  # one token each, like the roles
 _ROLES: Mapping[str, bytes] = {"system": b"<y> ", "user": b"<u> ", "assistant": b"<a> ", "tool": b"<o> "}
 _THINK = b"<t> "
+_KNOWN = {"capital of France": " Paris."}
 _END_BYTES = 4096  # of a prompt: enough to tell what it is, and what will be answered
 _WORDS = [f" {a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "dlmnrst"]
 
@@ -67,9 +68,9 @@ def word(index: int) -> str:
     return _WORDS[index % len(_WORDS)]
 
 
-def word_id(index: int) -> int:
-    """Return the id of the same token."""
-    return int.from_bytes(word(index).encode(), "little") % VOCABULARY
+def opening_for(text: str) -> str:
+    """Return how the answer begins: right where a tool asks it to see whether a model is sane, else with anything."""
+    return next((answer for question, answer in _KNOWN.items() if question in text), "")
 
 
 def content_key(text: str) -> bytes:
