@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.system.driver import Desk, Done, Started, cells_of
 
-SLOW_STEPS = "step_a_ms=6 step_b_ms=0.5"
+SLOW_STEPS = "step_a_ms=3 step_b_ms=0.5"
 _REQUEST = '"POST /v1/chat/completions'
 _BEFORE_A_TRIAL = 14  # requests at most: one to look, one or two to draft, six of the canary, five to warm up
 
@@ -39,6 +39,7 @@ STAGES = {
     stage.name: stage
     for stage in (
         Stage(name="session", reached=lambda desk, started: _records(desk, "session_start") == 1),
+        Stage(name="registered", reached=lambda desk, started: any((desk.folder / "state").rglob("*.json"))),
         Stage(
             name="boot",
             reached=lambda desk, started: "api_utils.py" in desk.engine_log(),
@@ -58,7 +59,7 @@ STAGES = {
 
 def staged_sweep(desk: Desk) -> str:
     """Write a sweep of two launches with a trial each that lasts some seconds at slow steps."""
-    return desk.write_sweep(knobs={"output_tokens": 48}, repeat={"drafts": 150})
+    return desk.write_sweep(knobs={"output_tokens": 48}, repeat={"drafts": 200})
 
 
 def require_complete(desk: Desk, done: Done) -> None:

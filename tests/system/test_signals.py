@@ -128,8 +128,8 @@ def _drained(terminal: int) -> bool:
     try:
         while os.read(terminal, 65536):
             pass
-    except BlockingIOError:
-        pass
+    except OSError:  # nothing more now, or ever
+        return True
     return True
 
 
