@@ -75,7 +75,8 @@ class Reply:
         thought = answer.text(0, self._reasoning_tokens())
         text = answer.text(0, self.made)[len(thought) :]
         tail = {"logprobs": None, "finish_reason": finish_reason, "stop_reason": None, "token_ids": ids}
-        usage = {"prompt_tokens_details": None} | self._usage(details=False) | {"completion_tokens_details": None}
+        usage = self._usage(details=False)
+        usage |= {"prompt_tokens_details": usage.get("prompt_tokens_details"), "completion_tokens_details": None}
         if self.shape.chat:
             choice = {"index": 0, "message": _message(text, thought), **tail, "routed_experts": None}
         else:

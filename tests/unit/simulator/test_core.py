@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from statistics import mean
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -209,7 +210,7 @@ def test_a_natural_answer_ends_by_itself() -> None:
 
 
 def test_a_slow_node_makes_every_step_longer() -> None:
-    def seconds(**faults: object) -> float:
+    def seconds(**faults: Any) -> float:
         (got,) = run(core_of(scenario(**faults)), [(0.0, order_of())])
         return got[-1].at_s - got[0].at_s
 
