@@ -230,8 +230,8 @@ class Core:
         """What compiling costs at the first step of a shape: so many streams, so long a context to the power of two."""
         if self.scenario.faults.jit_stall is None:
             return 0.0
-        longest = max(load.context_tokens // load.streams if load.streams else load.chunks[0].context_tokens, 1)
-        shape = f"{load.streams} streams, {len(load.chunks)} prompts, {longest.bit_length()}"
+        longest = load.context_tokens // load.streams if load.streams else 0
+        shape = f"{load.streams} streams of {longest.bit_length()} bits{' with prompts' if load.chunks else ''}"
         if shape in self._shapes:
             return 0.0
         self._shapes.add(shape)

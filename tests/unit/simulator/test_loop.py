@@ -80,7 +80,7 @@ def test_the_clock_stands_still_while_a_subprocess_runs() -> None:
 
 
 def test_a_subprocess_without_pipes_is_waited_for_too() -> None:
-    async def main() -> tuple[float, int]:
+    async def main() -> tuple[int, float]:
         process = await asyncio.create_subprocess_shell("sleep 0.2; exit 3")
         return await asyncio.wait_for(process.wait(), timeout=0.01), asyncio.get_running_loop().time()
 
