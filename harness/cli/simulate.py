@@ -15,8 +15,8 @@ from harness.recipe.load import LoadedRecipe, load_recipe
 from harness.recipe.names import KnobNames
 from harness.recipe.simulated import build_simulated
 from harness.records.cell import Configuration
-from harness.simulator.core import Core
-from harness.simulator.launch import new_core
+from harness.simulator.engine import EngineLoop
+from harness.simulator.launch import new_engine
 from harness.simulator.scenario import load_scenario
 from harness.simulator.serve import ServeOptions, serve
 from harness.yaml_source import parse_value
@@ -44,8 +44,8 @@ def command(
     quiet: bool,
 ) -> None:
     """Serve a SIMULATED engine over real HTTP until Ctrl-C: vLLM's routes, in real time. Nothing is measured on it."""
-    core = _core(load_recipe(find_recipe(recipe)), knobs, scenario, seed)
-    served = model or core.scenario.truth.checkpoint
+    engine = _engine(load_recipe(find_recipe(recipe)), knobs, scenario, seed)
+    served = model or engine.scenario.truth.checkpoint
     options = ServeOptions(host=host, port=port, model=served, api_keys=_keys(api_key_variable))
 
     def say(line: str) -> None:
@@ -54,12 +54,12 @@ def command(
 
     def ready(bound: int) -> None:
         say(f"SIMULATED engine: http://{host}:{bound} serves {served}; no model runs here. Ctrl-C stops it.")
-        say(f"SIMULATED: truth {core.scenario.truth.name}, scenario {scenario}, k = {core.k}, seed {seed}")
+        say(f"SIMULATED: truth {engine.scenario.truth.name}, scenario {scenario}, k = {engine.k}, seed {seed}")
 
-    asyncio.run(serve(core, options, on_ready=ready, on_access=(lambda line: None) if quiet else say))
+    asyncio.run(serve(engine, options, on_ready=ready, on_access=(lambda line: None) if quiet else say))
 
 
-def _core(loaded: LoadedRecipe, settings: Sequence[str], scenario: str, seed: int) -> Core:
+def _engine(loaded: LoadedRecipe, settings: Sequence[str], scenario: str, seed: int) -> EngineLoop:
     written = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -69,7 +69,7 @@ def _core(loaded: LoadedRecipe, settings: Sequence[str], scenario: str, seed: in
     knobs, _ = KnobNames(loaded.recipe).canonical(written)
     spec = build_simulated(loaded, Configuration(recipe=loaded.recipe.recipe, knobs=knobs))
     assert spec.simulation is not None  # build_simulated made it
-    return new_core(spec.simulation, load_scenario(scenario, seed=seed), launch_key="served")
+    return new_engine(spec.simulation, load_scenario(scenario, seed=seed), launch_key="served")
 
 
 def _keys(variable: str | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.simulator.asked import RefusedError, order_in, parsed, prompt_in, require_model, thinks
-from harness.simulator.core import Core
+from harness.simulator.engine import EngineLoop
 from harness.simulator.exposition import Facts, exposition
 from harness.simulator.replies import DONE, ENGINE_DEAD, Reply, ReplyShape, compact, error_event
 from harness.simulator.request import Job, Order
@@ -74,8 +74,8 @@ class FrontSettings:
 class Front:
     """Answers for one engine. ``now_s`` is the clock of the engine."""
 
-    def __init__(self, core: Core, settings: FrontSettings, *, now_s: Callable[[], float]) -> None:
-        self._core = core
+    def __init__(self, engine: EngineLoop, settings: FrontSettings, *, now_s: Callable[[], float]) -> None:
+        self._engine = engine
         self._settings = settings
         self._now_s = now_s
         self._began_s = now_s()
@@ -110,12 +110,12 @@ class Front:
 
     def _get(self, path: str) -> Plain:
         if path in ("/health", "/ping"):
-            return Plain(status=503 if self._core.dead else 200, kind=None)
+            return Plain(status=503 if self._engine.dead else 200, kind=None)
         if path == "/metrics":
             return Plain(status=200, body=self._page().encode(), kind=_PAGE)
         facts: dict[str, Any] = {"version": VERSION}
         if path == "/load":
-            facts = {"server_load": self._core.running}
+            facts = {"server_load": self._engine.running}
         elif path == "/v1/models":
             facts = self._models()
         return Plain(status=200, body=compact(facts))
@@ -132,22 +132,22 @@ class Front:
             "owned_by": OWNER,
             "root": self._settings.root,
             "parent": None,
-            "max_model_len": self._core.settings.max_model_tokens,
+            "max_model_len": self._engine.settings.max_model_tokens,
             "permission": [permission],
         }
         return {"object": "list", "data": [model]}
 
     def _page(self) -> str:
-        settings = self._core.settings
+        settings = self._engine.settings
         facts = Facts(
             model=self._settings.model,
             started_at=self._settings.started_at,
-            speculates=self._core.k > 0,
-            kv_cache_tokens=self._core.scenario.truth.kv_cache_tokens,
+            speculates=self._engine.k > 0,
+            kv_cache_tokens=self._engine.scenario.truth.kv_cache_tokens,
             block_tokens=settings.block_tokens,
             prefix_caching=settings.prefix_caching,
         )
-        return exposition(self._core.counters_seen(self._now_s()), facts)
+        return exposition(self._engine.counters_seen(self._now_s()), facts)
 
     def _tokenized(self, body: Mapping[str, Any]) -> dict[str, Any]:
         prompt, _ = prompt_in(body, chat="messages" in body)
@@ -157,14 +157,14 @@ class Front:
             strings = [prompt[at : at + TOKEN_BYTES].decode("utf-8", errors="replace") for at in pieces]
         return {
             "count": tokens_in(prompt),
-            "max_model_len": self._core.settings.max_model_tokens,
+            "max_model_len": self._engine.settings.max_model_tokens,
             "tokens": token_ids(prompt),
             "token_strs": strings,
         }
 
     def _generation(self, body: Mapping[str, Any], *, chat: bool) -> Plain | Generation:
         self._requests += 1
-        number, limit = self._requests, self._core.settings.max_model_tokens
+        number, limit = self._requests, self._engine.settings.max_model_tokens
         order = order_in(body, chat=chat, max_model_tokens=limit, nonce=number)
         stream = bool(body.get("stream"))
         if body.get("thinking_token_budget") is not None:
@@ -173,7 +173,7 @@ class Front:
                 "and/or --reasoning-config to use thinking_token_budget.",
                 stream=stream,
             )
-        if self._core.dead:
+        if self._engine.dead:
             raise RefusedError(500, ENGINE_DEAD, kind="InternalServerError")
         shape = self._shape(body, number, chat=chat)
         return Generation(order=order, stream=stream, reply_for=lambda job: Reply(shape=shape, job=job))

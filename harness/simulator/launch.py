@@ -20,7 +20,7 @@ from harness.recipe.spec import LaunchSpec, SimulatedSpec
 from harness.records.clock import Clock
 from harness.records.events import LaunchProgress, OnEvent
 from harness.records.launch import BootFacts
-from harness.simulator.core import Core
+from harness.simulator.engine import EngineLoop
 from harness.simulator.front import VERSION, Front, FrontSettings
 from harness.simulator.log import SimulatedLog, boot_facts, boot_lines
 from harness.simulator.pump import Pump
@@ -77,11 +77,11 @@ class SimulatedEngine:
     async def died(self) -> str:
         """Return how it ended, once it has."""
         await self.ended.wait()
-        return f"the engine died, as scenario {self.simulation.pump.core.scenario.name} has it"
+        return f"the engine died, as scenario {self.simulation.pump.engine.scenario.name} has it"
 
     def boot_facts(self) -> BootFacts:
         """Return what the log says."""
-        return boot_facts(self.simulation.pump.core)
+        return boot_facts(self.simulation.pump.engine)
 
     def jit_lines(self, since: int) -> tuple[str, ...]:
         """Return the log lines after the offset ``since`` that report compilation while serving."""
@@ -110,7 +110,7 @@ class SimulatedEndpoint:
         """Return the status of /health; None where nothing answers."""
         if not self._engine.alive():
             return None
-        return 503 if self._engine.simulation.pump.core.dead else 200
+        return 503 if self._engine.simulation.pump.engine.dead else 200
 
     async def models(self) -> tuple[ServedName, ...] | None:
         """Return what is served; None where nothing answers."""
@@ -161,24 +161,24 @@ async def simulated_launch(
     assert spec.simulation is not None  # other specs are for other launches
     began_s = place.clock.now_s()
     log = SimulatedLog(path=place.log_path, clock=place.clock)
-    core = new_core(spec.simulation, scenario, launch_key=boot, log=log)
-    model = spec.served_model or core.scenario.truth.checkpoint
-    await _boot(spec, place, core, log, model=model)
+    steps = new_engine(spec.simulation, scenario, launch_key=boot, log=log)
+    model = spec.served_model or steps.scenario.truth.checkpoint
+    await _boot(spec, place, steps, log, model=model)
     loop = asyncio.get_running_loop()
-    core.ready(loop.time())
-    pump = Pump(core)
+    steps.ready(loop.time())
+    pump = Pump(steps)
     started_at = datetime.fromisoformat(place.clock.stamp()).timestamp()
     front_settings = FrontSettings(model=model, started_at=started_at, prompt_ids=False)
-    front = Front(core, front_settings, now_s=loop.time)
+    front = Front(steps, front_settings, now_s=loop.time)
     engine = SimulatedEngine(
         spec=spec,
         model=model,
-        max_model_len=core.settings.max_model_tokens,
+        max_model_len=steps.settings.max_model_tokens,
         ready_s=place.clock.now_s() - began_s,
         log=log,
         simulation=Simulation(front=front, pump=pump),
         ended=asyncio.Event(),
-        command=("SIMULATED", f"truth={core.scenario.truth.name}", f"scenario={scenario.name}"),
+        command=("SIMULATED", f"truth={steps.scenario.truth.name}", f"scenario={scenario.name}"),
     )
     undertaker = asyncio.create_task(_end_after_death(engine))
     try:
@@ -192,10 +192,12 @@ async def simulated_launch(
         log.say("Application shutdown complete.", process="APIServer")
 
 
-def new_core(spec: SimulatedSpec, scenario: Scenario, *, launch_key: str, log: SimulatedLog | None = None) -> Core:
+def new_engine(
+    spec: SimulatedSpec, scenario: Scenario, *, launch_key: str, log: SimulatedLog | None = None
+) -> EngineLoop:
     """Return the engine loop of a configuration. Raises InputError."""
     scenario = scenario_for(spec, scenario)
-    return Core(
+    return EngineLoop(
         scenario,
         settings_for(spec, scenario),
         launch_key=launch_key,
@@ -203,9 +205,9 @@ def new_core(spec: SimulatedSpec, scenario: Scenario, *, launch_key: str, log: S
     )
 
 
-async def _boot(spec: LaunchSpec, place: Place, core: Core, log: SimulatedLog, *, model: str) -> None:
+async def _boot(spec: LaunchSpec, place: Place, engine: EngineLoop, log: SimulatedLog, *, model: str) -> None:
     passed = 0.0
-    for share, line in boot_lines(core, model=model):
+    for share, line in boot_lines(engine, model=model):
         await place.clock.sleep((share - passed) * spec.expected_launch_s)
         passed = share
         log.say(line)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.records.clock import Clock
 from harness.records.launch import BootFacts
-from harness.simulator.core import Core
+from harness.simulator.engine import EngineLoop
 from harness.simulator.front import VERSION
 
 MARK = "SIMULATED: no engine runs here, and nothing below was measured on one"
@@ -43,11 +43,11 @@ class SimulatedLog:
         return tuple(line for line in lines if any(pattern.search(line) for pattern in compiled))
 
 
-def boot_lines(core: Core, *, model: str) -> Iterator[tuple[float, str]]:
+def boot_lines(engine: EngineLoop, *, model: str) -> Iterator[tuple[float, str]]:
     """Yield what the engine says while it boots, and at which share of the time it takes."""
-    settings, truth = core.settings, core.scenario.truth
-    facts = boot_facts(core)
-    config = _config(core)
+    settings, truth = engine.settings, engine.scenario.truth
+    facts = boot_facts(engine)
+    config = _config(engine)
     arguments = {"model": model, "max_model_len": settings.max_model_tokens}
     yield 0.0, MARK
     yield 0.0, f"vLLM API server version {VERSION}"
@@ -69,9 +69,9 @@ def boot_lines(core: Core, *, model: str) -> Iterator[tuple[float, str]]:
     yield 1.0, "Application startup complete."
 
 
-def boot_facts(core: Core) -> BootFacts:
+def boot_facts(engine: EngineLoop) -> BootFacts:
     """Return the same as facts. Of k they say what was asked for, as a log does."""
-    settings, truth = core.settings, core.scenario.truth
+    settings, truth = engine.settings, engine.scenario.truth
     return BootFacts(
         engine_version=VERSION,
         kv_cache_tokens=truth.kv_cache_tokens,
@@ -79,12 +79,12 @@ def boot_facts(core: Core) -> BootFacts:
         model_load_s=round(0.58 * truth.launch_s, 2),
         graph_capture_s=float(round(0.25 * truth.launch_s)),
         max_num_batched_tokens=settings.scheduling.max_batched_tokens,
-        speculative_config=dict(_config(core)),
+        speculative_config=dict(_config(engine)),
     )
 
 
-def _config(core: Core) -> dict[str, str | int]:
-    speculation = core.settings.speculation
+def _config(engine: EngineLoop) -> dict[str, str | int]:
+    speculation = engine.settings.speculation
     if speculation.k == 0:
         return {}
     return {

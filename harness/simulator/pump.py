@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from harness.simulator.core import Core
+from harness.simulator.engine import EngineLoop
 from harness.simulator.request import Deliver, Job, Order
 
 
@@ -15,8 +15,8 @@ class Pump:
     sends with it arrive a moment later, and wait for the next step.
     """
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, engine: EngineLoop) -> None:
+        self.engine = engine
         self.died = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -25,14 +25,14 @@ class Pump:
     def submit(self, order: Order, deliver: Deliver) -> Job:
         """Hand a request to the engine."""
         now_s = self._loop.time()
-        job = self.core.submit(order, now_s, deliver)
+        job = self.engine.submit(order, now_s, deliver)
         self._advance(now_s)
         return job
 
     def abort(self, job: Job) -> None:
         """Take it back; of no effect where it has ended."""
         if not job.finished:
-            self.core.abort(job)
+            self.engine.abort(job)
 
     def stop(self) -> None:
         """Leave the engine as it is."""
@@ -43,11 +43,11 @@ class Pump:
     def kill(self) -> None:
         """End the engine; every request in it fails."""
         self.stop()
-        self.core.die(self._loop.time())
+        self.engine.die(self._loop.time())
         self.died.set()
 
     def _arm(self) -> None:
-        due_s = self.core.due_s()
+        due_s = self.engine.due_s()
         if due_s is None:
             return
         if self._timer is not None:
@@ -61,8 +61,8 @@ class Pump:
         self._advance(self._loop.time())
 
     def _advance(self, now_s: float) -> None:
-        self.core.advance(now_s)
-        if self.core.dead:
+        self.engine.advance(now_s)
+        if self.engine.dead:
             self.died.set()
         else:
             self._arm()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from harness.errors import EngineError
-from harness.simulator.core import Core
+from harness.simulator.engine import EngineLoop
 from harness.simulator.front import Front, FrontSettings
 from harness.simulator.pump import Pump
 from harness.simulator.server import SimulatedServer
@@ -33,7 +33,7 @@ class ServeOptions:
 
 @asynccontextmanager
 async def serving(
-    core: Core, options: ServeOptions, *, on_access: Callable[[str], None] = lambda line: None
+    engine: EngineLoop, options: ServeOptions, *, on_access: Callable[[str], None] = lambda line: None
 ) -> AsyncIterator[tuple[SimulatedServer, int]]:
     """Serve while the context is open; yields the server and its port.
 
@@ -41,12 +41,12 @@ async def serving(
         EngineError: the port is taken.
     """
     loop = asyncio.get_running_loop()
-    core.ready(loop.time())
-    pump = Pump(core)
+    engine.ready(loop.time())
+    pump = Pump(engine)
     settings = FrontSettings(
         model=options.model, api_keys=options.api_keys, started_at=datetime.now(tz=UTC).timestamp()
     )
-    simulation = Simulation(front=Front(core, settings, now_s=loop.time), pump=pump)
+    simulation = Simulation(front=Front(engine, settings, now_s=loop.time), pump=pump)
     server = SimulatedServer(simulation, on_access=on_access)
     try:
         port = await server.listen(options.host, options.port)
@@ -64,7 +64,7 @@ async def serving(
 
 
 async def serve(
-    core: Core, options: ServeOptions, *, on_ready: Callable[[int], None], on_access: Callable[[str], None]
+    engine: EngineLoop, options: ServeOptions, *, on_ready: Callable[[int], None], on_access: Callable[[str], None]
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight may end within a few seconds, or until a second signal.
 
@@ -77,7 +77,7 @@ async def serve(
         (at_once if stopping.is_set() else stopping).set()
 
     loop = asyncio.get_running_loop()
-    async with serving(core, options, on_access=on_access) as (server, port):
+    async with serving(engine, options, on_access=on_access) as (server, port):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
         try:
@@ -85,7 +85,7 @@ async def serve(
             await _first(stopping.wait(), server.simulation.pump.died.wait())
             if not stopping.is_set():
                 await asyncio.sleep(_LAST_BREATH_S)
-                raise EngineError(f"the engine died, as scenario {core.scenario.name} has it")
+                raise EngineError(f"the engine died, as scenario {engine.scenario.name} has it")
             await _first(server.close(grace_s=_GRACE_S), at_once.wait())
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):

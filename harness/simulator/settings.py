@@ -8,7 +8,7 @@ from dataclasses import replace
 from harness.errors import InputError
 from harness.recipe.spec import SimulatedSpec
 from harness.records.cell import KnobValue
-from harness.simulator.core import EngineSettings
+from harness.simulator.engine import EngineSettings
 from harness.simulator.model import Scheduling, Speculation, require_speculation
 from harness.simulator.scenario import Scenario
 from harness.simulator.truth import load_truth

@@ -25,8 +25,8 @@ from harness.recipe.simulated import build_simulated
 from harness.recipe.spec import LaunchSpec
 from harness.records.cell import Configuration
 from harness.records.clock import Clock
-from harness.simulator.core import Core
-from harness.simulator.launch import new_core, simulated_launch
+from harness.simulator.engine import EngineLoop
+from harness.simulator.launch import new_engine, simulated_launch
 from harness.simulator.loop import VirtualClock, run_virtual
 from harness.simulator.scenario import load_scenario
 from harness.simulator.serve import ServeOptions, serving
@@ -94,7 +94,7 @@ def over_http(main: Main, folder: Path, *, scenario: str = "quiet") -> None:
     async def run() -> None:
         options = ServeOptions(host="127.0.0.1", port=0, model=MODEL)
         transport = StampedTransport()
-        async with serving(simulated_core(scenario), options) as (server, port):
+        async with serving(simulated_loop(scenario), options) as (server, port):
             base_url = f"http://127.0.0.1:{port}"
             await main(Engine(base_url=base_url, transport=transport, clock=SystemClock(), stop=server.close))
             await transport.aclose()
@@ -151,11 +151,11 @@ def simulated_spec() -> LaunchSpec:
     return spec
 
 
-def simulated_core(scenario: str) -> Core:
+def simulated_loop(scenario: str) -> EngineLoop:
     """The same as an engine loop."""
     spec = simulated_spec()
     assert spec.simulation is not None
-    return new_core(spec.simulation, load_scenario(scenario), launch_key="contract")
+    return new_engine(spec.simulation, load_scenario(scenario), launch_key="contract")
 
 
 @asynccontextmanager

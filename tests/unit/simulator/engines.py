@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from harness.simulator.core import Core, EngineSettings
+from harness.simulator.engine import EngineLoop, EngineSettings
 from harness.simulator.faults import Faults
 from harness.simulator.model import Scheduling, Speculation
 from harness.simulator.noise import Noise
@@ -18,10 +18,12 @@ def scenario(*, noise: Noise | None = None, seed: int = 0, **faults: Any) -> Sce
     return replace(load_scenario("quiet", seed=seed), noise=noise or Noise(), faults=Faults(**faults))
 
 
-def core_of(made: Scenario | None = None, *, k: int = 5, launch_key: str = "launch", **changes: Any) -> Core:
+def engine_of(made: Scenario | None = None, *, k: int = 5, launch_key: str = "launch", **changes: Any) -> EngineLoop:
     """A boot of it."""
     changes = {"scheduling": Scheduling(), "max_model_tokens": 1 << 20, **changes}
-    return Core(made or scenario(), EngineSettings(speculation=Speculation(k=k), **changes), launch_key=launch_key)
+    return EngineLoop(
+        made or scenario(), EngineSettings(speculation=Speculation(k=k), **changes), launch_key=launch_key
+    )
 
 
 def order_of(name: str = "a", *, prompt_tokens: int = 256, max_tokens: int = 64, **changes: Any) -> Order:
@@ -31,21 +33,21 @@ def order_of(name: str = "a", *, prompt_tokens: int = 256, max_tokens: int = 64,
     return Order(prompt=prompt[: 4 * prompt_tokens], key=name, max_tokens=max_tokens, **changes)
 
 
-def run(core: Core, orders: list[tuple[float, Order]], *, until_s: float = 1e9) -> list[list[Batch]]:
+def run(engine: EngineLoop, orders: list[tuple[float, Order]], *, until_s: float = 1e9) -> list[list[Batch]]:
     """Send each order at its time, drive the engine until it is idle, and return the batches of each."""
     batches: list[list[Batch]] = [[] for _ in orders]
     todo = sorted(range(len(orders)), key=lambda index: orders[index][0])
     while True:
-        due_s = core.due_s()
+        due_s = engine.due_s()
         if todo and (due_s is None or orders[todo[0]][0] <= due_s):
             index = todo.pop(0)
             sent_s, order = orders[index]
-            core.submit(order, sent_s, batches[index].append)
-            core.advance(sent_s)
-        elif due_s is None or due_s > until_s or not core.busy:
+            engine.submit(order, sent_s, batches[index].append)
+            engine.advance(sent_s)
+        elif due_s is None or due_s > until_s or not engine.busy:
             return batches
         else:
-            core.advance(due_s)
+            engine.advance(due_s)
 
 
 def tokens_of(batches: list[Batch]) -> list[int]:

@@ -14,12 +14,12 @@ import pytest
 
 from harness.metrics.exposition import parse
 from harness.metrics.scrape import snapshot_of
-from harness.simulator.core import Core
+from harness.simulator.engine import EngineLoop
 from harness.simulator.front import EVENTS, OWNER, Call, Front, FrontSettings, Plain
 from harness.simulator.loop import run_virtual
 from harness.simulator.pump import Pump
 from harness.simulator.transport import SimulatedTransport, Simulation
-from tests.unit.simulator.engines import core_of, scenario
+from tests.unit.simulator.engines import engine_of, scenario
 
 WIRE = Path("tests/fixtures/vllm_wire")
 PAIR = "pair"
@@ -31,12 +31,12 @@ IDS = {"return_token_ids": True, **USAGE}
 
 
 @asynccontextmanager
-async def served(core: Core | None = None, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def served(engine: EngineLoop | None = None, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a server that serves one engine in virtual time."""
-    core = core or core_of(k=4, max_model_tokens=8192)
+    engine = engine or engine_of(k=4, max_model_tokens=8192)
     loop = asyncio.get_running_loop()
-    front = Front(core, FrontSettings(model=PAIR, started_at=1.7e9, **settings), now_s=loop.time)
-    transport = SimulatedTransport(Simulation(front=front, pump=Pump(core)))
+    front = Front(engine, FrontSettings(model=PAIR, started_at=1.7e9, **settings), now_s=loop.time)
+    transport = SimulatedTransport(Simulation(front=front, pump=Pump(engine)))
     async with httpx.AsyncClient(transport=transport, base_url="http://simulated.invalid") as http:
         yield http
 
@@ -110,7 +110,7 @@ def test_a_whole_reply_has_the_form_of_a_captured_one(path: str, capture: str) -
 
 def test_without_speculation_nothing_is_said_of_drafts() -> None:
     async def main() -> None:
-        async with served(core_of(k=0)) as http:
+        async with served(engine_of(k=0)) as http:
             whole = (await http.post(CHAT, json=asked(CHAT))).json()
             streamed = events((await http.post(CHAT, json=asked(CHAT, stream=True, **USAGE))).text)
             page = (await http.get("/metrics")).text
@@ -262,7 +262,7 @@ def test_a_refusal_that_comes_late_is_an_event_of_a_stream() -> None:
 
 def test_a_dead_engine_fails_what_runs_and_refuses_what_comes() -> None:
     async def main() -> None:
-        async with served(core_of(scenario(engine_dies_after_s=1.0), k=4)) as http:
+        async with served(engine_of(scenario(engine_dies_after_s=1.0), k=4)) as http:
             running = await http.post(CHAT, json=asked(CHAT, stream=True, max_tokens=4000))
             health = await http.get("/health")
             later = await http.post(CHAT, json=asked(CHAT))
@@ -290,7 +290,7 @@ def test_batches_of_prompts_and_of_answers_are_refused() -> None:
 
 def test_replies_to_plain_calls_know_their_length() -> None:
     async def main() -> None:
-        front = Front(core_of(), FrontSettings(model=PAIR), now_s=lambda: 0.0)
+        front = Front(engine_of(), FrontSettings(model=PAIR), now_s=lambda: 0.0)
         answer = front.answer(Call(method="PUT", path="/health"))
         assert isinstance(answer, Plain)
         assert (answer.status, dict(answer.headers)["allow"]) == (405, "GET")

