@@ -15,12 +15,16 @@ from harness.records.journal import RunData
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
 from harness.run.setup import PlannedSweep, Wishes, plan_sweep
+from harness.simulator.scenario import Scenario, load_scenario
 from harness.stats.case import Limits
 from harness.stats.cells import summarise_run, valid_trial_ids
 from harness.store.layout import RunFolder, resolve_run
 from harness.store.reader import read_run
 from harness.sweep.load import Sweep, load_recipe_of, load_sweep
 from harness.sweep.site import load_site
+
+SIMULATED = "simulated"
+DEFAULT_SCENARIO = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,7 @@ class PlanOptions:
     file: str
     root: Path | None
     engine: str | None
+    scenario: str | None
     overrides: Sequence[str]
     seed: int
     launches: int | None
@@ -46,7 +51,12 @@ def plan_from(options: PlanOptions, *, earlier: RunData | None = None) -> Planne
     """Return the plan of a sweep file. Raises InputError."""
     sweep = load_sweep(find_sweep(options.file), set_overrides=options.overrides)
     recipe = _recipe(sweep, options.engine)
-    wishes = Wishes(seed=options.seed, launches=options.launches, time_limit_s=_time_limit_s(sweep))
+    wishes = Wishes(
+        seed=options.seed,
+        launches=options.launches,
+        time_limit_s=_time_limit_s(sweep),
+        scenario=_scenario(options),
+    )
     return plan_sweep(
         sweep,
         recipe,
@@ -76,11 +86,19 @@ def limits_of(plan: Plan | None) -> Limits:
 
 
 def _recipe(sweep: Sweep, engine: str | None) -> LoadedRecipe:
-    if engine is None:
+    if engine in (None, SIMULATED):
         return load_recipe_of(sweep)
     if engine == "attach":
         return load_recipe(find_recipe("attach"))
-    raise InputError(f"unknown engine: {engine}", hint="Leave --engine out, or name attach.")
+    raise InputError(f"unknown engine: {engine}", hint="Leave --engine out, or name attach or simulated.")
+
+
+def _scenario(options: PlanOptions) -> Scenario | None:
+    if options.engine == SIMULATED:
+        return load_scenario(options.scenario or DEFAULT_SCENARIO, seed=options.seed)
+    if options.scenario is not None:
+        raise InputError("--scenario is for --engine simulated", hint="Add --engine simulated, or leave it out.")
+    return None
 
 
 def _time_limit_s(sweep: Sweep) -> float | None:

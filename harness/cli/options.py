@@ -21,7 +21,12 @@ set_option = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a knob of the sweep, as if the file said so."
 )
 engine_option = click.option(
-    "--engine", metavar="NAME", help="attach: measure the server that already runs, and start nothing."
+    "--engine",
+    metavar="NAME",
+    help="attach: measure the server that already runs. simulated: rehearse in virtual time, and start nothing.",
+)
+scenario_option = click.option(
+    "--scenario", metavar="NAME", help="Noise and faults of --engine simulated. Default: default."
 )
 seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Of the order and the prompts.")
 launches_option = click.option(
@@ -31,6 +36,14 @@ launches_option = click.option(
 
 def plan_options(command: Command) -> Command:
     """Add the options of every command that plans a sweep."""
-    for option in (launches_option, seed_option, set_option, engine_option, root_option, sweep_argument):
+    for option in (
+        launches_option,
+        seed_option,
+        set_option,
+        scenario_option,
+        engine_option,
+        root_option,
+        sweep_argument,
+    ):
         command = option(command)
     return command

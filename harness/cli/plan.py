@@ -21,6 +21,7 @@ def command(
     file: str,
     root: Path | None,
     engine: str | None,
+    scenario: str | None,
     overrides: tuple[str, ...],
     seed: int,
     launches: int | None,
@@ -28,7 +29,15 @@ def command(
     as_json: bool,
 ) -> None:
     """Show what the sweep in FILE would launch, refuse and cost. Nothing is launched."""
-    options = PlanOptions(file=file, root=root, engine=engine, overrides=overrides, seed=seed, launches=launches)
+    options = PlanOptions(
+        file=file,
+        root=root,
+        engine=engine,
+        scenario=scenario,
+        overrides=overrides,
+        seed=seed,
+        launches=launches,
+    )
     earlier = stored_run(resume, root_of(root))[1] if resume else None
     plan = plan_from(options, earlier=earlier).plan
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,15 @@ from harness.engine.registry import default_registry
 from harness.engine.shell import LocalShell
 from harness.errors import Interrupted
 from harness.recipe.find import places_for
+from harness.records.clock import Clock
 from harness.records.journal import RunData, SessionStart
 from harness.report.headline import next_command
 from harness.report.labels import counted
+from harness.run.driver import EngineDriver, ProcessDriver, RehearsalDriver
 from harness.run.outcome import exit_code
 from harness.run.session import SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
+from harness.simulator.loop import VirtualClock, run_virtual
 from harness.stats.cells import valid_trial_ids
 from harness.store.journal import open_journal
 from harness.store.layout import RunFolder, create_run, new_run_id
@@ -53,7 +57,8 @@ def run_sweep(options: PlanOptions, *, resume: str | None, command: Sequence[str
     with RunSignals() as signals:
         run = _resumed(options, root, resume, tuple(command)) if resume else _started(options, root, tuple(command))
         try:
-            asyncio.run(_carry_out(run, signals))
+            run_loop = run_virtual if run.planned.scenario else asyncio.run
+            run_loop(_carry_out(run, signals))
             _report(run)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise _interrupted(run, launches=options.launches) from None
@@ -98,8 +103,8 @@ def _resumed(options: PlanOptions, root: Path, resume: str, command: tuple[str, 
 
 
 async def _carry_out(run: _Run, signals: RunSignals) -> None:
-    clock = SystemClock()
     planned, results = run.planned, run.root / "results"
+    clock: Clock = VirtualClock() if planned.scenario else SystemClock()
     rig_id = planned.host.rig_id
     task = SessionTask(
         run_id=run.folder.run_id,
@@ -123,6 +128,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         journal.append(SessionStart(at=clock.stamp(), command=run.command, harness_version=harness_version()))
         tools = Tools(
             clock=clock,
+            driver=_driver(run),
             shell=LocalShell(),
             registry=default_registry(),
             journal=journal,
@@ -131,3 +137,11 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
             on_event=progress.on_event,
         )
         await run_session(task, tools)
+
+
+def _driver(run: _Run) -> EngineDriver:
+    scenario = run.planned.scenario
+    if scenario is None:
+        return ProcessDriver()
+    starts = run.earlier.launch_starts if run.earlier else ()
+    return RehearsalDriver(scenario, earlier_boots=Counter(start.configuration.configuration_id for start in starts))

@@ -25,6 +25,7 @@ def command(
     file: str,
     root: Path | None,
     engine: str | None,
+    scenario: str | None,
     overrides: tuple[str, ...],
     seed: int,
     launches: int | None,
@@ -35,5 +36,13 @@ def command(
     Ctrl-C stops the engine and keeps what was measured; --resume carries on. With --resume and --launches a finished
     run gets more launches of each configuration.
     """
-    options = PlanOptions(file=file, root=root, engine=engine, overrides=overrides, seed=seed, launches=launches)
+    options = PlanOptions(
+        file=file,
+        root=root,
+        engine=engine,
+        scenario=scenario,
+        overrides=overrides,
+        seed=seed,
+        launches=launches,
+    )
     sys.exit(run_sweep(options, resume=resume, command=("harness", *sys.argv[1:])))

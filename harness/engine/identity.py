@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.engine.launch import RunningEngine
+from harness.engine.running import Engine
 from harness.errors import WrongConfigurationError
 from harness.recipe.spec import LaunchSpec
 from harness.records.clock import Clock
@@ -47,7 +47,7 @@ class ProvedTokens:
     proof: str
 
 
-async def read_identity(engine: RunningEngine, probes: Probes) -> LiveIdentity:
+async def read_identity(engine: Engine, probes: Probes) -> LiveIdentity:
     """Return what runs. Sends a few short requests where the engine speculates."""
     async with engine.endpoint() as endpoint:
         version = await endpoint.version()

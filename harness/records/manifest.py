@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 RECORD_VERSION = 1
 # History of RECORD_VERSION: 1 (2026-11-30) first form.
@@ -39,4 +40,5 @@ class Manifest:
     host: HostFacts
     versions: dict[str, str] = field(default_factory=dict)  # libraries
     simulated: bool = False
+    scenario: dict[str, Any] | None = None  # of a simulated run: truth, noise and faults
     record_version: int = RECORD_VERSION

@@ -13,9 +13,8 @@ from harness.client.endpoint import Endpoint, count_tokens, probe
 from harness.client.load import LoadResult, run_closed_loop
 from harness.client.openai import PreparedRequest, prepare, read_timeout_s
 from harness.client.redact import ApiKey
-from harness.client.transport import StampedTransport
 from harness.engine.endpoint import api_key
-from harness.engine.launch import RunningEngine
+from harness.engine.running import Engine
 from harness.errors import EndpointError
 from harness.metrics.scrape import scrape
 from harness.records.cell import LoadPoint, OutputLength
@@ -23,6 +22,7 @@ from harness.records.clock import Clock
 from harness.records.counters import CounterSnapshot
 from harness.records.identity import content_id
 from harness.records.workload import Prompt, StreamPlan
+from harness.run.driver import Reached
 
 _QUESTION_TIMEOUT_S = 60.0
 _DRAFTING_TOKENS = 32
@@ -39,10 +39,9 @@ _DRAFTING_LOAD = LoadPoint(
 class Bench:
     """One running engine, ready to be measured."""
 
-    engine: RunningEngine
+    engine: Engine
     endpoint: Endpoint
-    transport: StampedTransport
-    measured: httpx.AsyncClient  # over ``transport``
+    reached: Reached
     plain: httpx.AsyncClient  # scrapes and /tokenize
     clock: Clock
     seed: int
@@ -60,7 +59,8 @@ class Bench:
     @property
     def tokenizer_id(self) -> str:
         """Identity of what counts tokens: prompts built for it fit no other."""
-        return content_id([self.engine.spec.recipe, self.endpoint.model, self.endpoint.chat])
+        spec = self.engine.spec
+        return content_id([spec.recipe, spec.style == "simulated", self.endpoint.model, self.endpoint.chat])
 
     def prepared(self, streams: Sequence[StreamPlan], load: LoadPoint, seed: int) -> list[list[PreparedRequest]]:
         """Return the requests of all streams, serialised. Each has a sampler seed of its own, the same in every arm."""
@@ -82,10 +82,10 @@ class Bench:
         )
         try:
             return await run_closed_loop(
-                self.transport,
+                self.reached.measuring,
                 streams,
                 read_timeout_s=timeout_s,
-                prewarm=self.transport.prewarm,
+                prewarm=self.reached.prewarm,
                 abort=self.death,
             )
         except httpx.TransportError as error:
@@ -97,19 +97,19 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench_for(engine: RunningEngine, clock: Clock, *, seed: int) -> AsyncIterator[Bench]:
+async def bench_for(reached: Reached, clock: Clock, *, seed: int) -> AsyncIterator[Bench]:
     """Probe the engine and hold its clients open.
 
     Raises:
         EndpointError: it does not answer as an OpenAI-compatible engine.
     """
+    engine = reached.engine
     variable = engine.spec.api_key_variable
     value = api_key(engine.spec)
     key = ApiKey(value, variable=variable) if value and variable else None
-    transport = StampedTransport()
     async with (
-        httpx.AsyncClient(transport=transport, trust_env=False) as measured,
-        httpx.AsyncClient(timeout=_QUESTION_TIMEOUT_S, trust_env=False) as plain,
+        httpx.AsyncClient(transport=reached.measuring, trust_env=False) as measured,
+        httpx.AsyncClient(transport=reached.asking, timeout=_QUESTION_TIMEOUT_S, trust_env=False) as plain,
     ):
         endpoint = await probe(measured, engine.base_url, key, model=engine.model, chat=engine.spec.chat)
         if endpoint.max_model_len is None:
@@ -120,8 +120,7 @@ async def bench_for(engine: RunningEngine, clock: Clock, *, seed: int) -> AsyncI
             yield Bench(
                 engine=engine,
                 endpoint=endpoint,
-                transport=transport,
-                measured=measured,
+                reached=reached,
                 plain=plain,
                 clock=clock,
                 seed=seed,
@@ -133,6 +132,6 @@ async def bench_for(engine: RunningEngine, clock: Clock, *, seed: int) -> AsyncI
                 await watcher
 
 
-async def _watch(engine: RunningEngine, death: asyncio.Event) -> None:
+async def _watch(engine: Engine, death: asyncio.Event) -> None:
     await engine.died()
     death.set()

@@ -9,9 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.engine.identity import Probes, read_identity, require_configuration
-from harness.engine.launch import LaunchSetting, RunningEngine, launched, secrets_of
+from harness.engine.launch import LaunchSetting, secrets_of
 from harness.engine.logfile import LogReader
 from harness.engine.redact import redacted_text
+from harness.engine.running import Engine
 from harness.errors import EngineError, HarnessError, LaunchError, WrongConfigurationError
 from harness.recipe.spec import LaunchSpec
 from harness.records.cell import Cell
@@ -22,6 +23,7 @@ from harness.records.trial import TrialRecord
 from harness.run.bench import Bench, bench_for
 from harness.run.canary import CanaryReference, CanaryVerdict, judge
 from harness.run.canary_reading import read_canary
+from harness.run.driver import EngineDriver, Reached
 from harness.run.streams import Prompts
 from harness.run.trial import TrialTask, measure_trial
 from harness.units import format_change
@@ -42,6 +44,7 @@ class LaunchTask:
     planned: PlannedLaunch
     attempt: int  # from 1
     spec: LaunchSpec
+    driver: EngineDriver
     setting: LaunchSetting
     seed: int
     shapes: Mapping[str, StreamShape]  # by load id
@@ -71,9 +74,9 @@ async def run_launch(task: LaunchTask, on_end: Callable[[LaunchRecord], None]) -
     account = _Account(task)
     outcome: LaunchOutcome = "interrupted"
     try:
-        async with launched(task.spec, task.setting) as engine:
-            account.engine = engine
-            outcome = await _measure(task, engine, account)
+        async with task.driver.launched(task.spec, task.setting) as reached:
+            account.engine = reached.engine
+            outcome = await _measure(task, reached, account)
     except _SlowBootError as slow:
         outcome, account.reason = "slow_canary", slow.what
     except WrongConfigurationError as wrong:
@@ -101,7 +104,7 @@ class _Account:
         self._task = task
         self._started_at = task.setting.clock.stamp()
         self._started_s = task.setting.clock.now_s()
-        self.engine: RunningEngine | None = None
+        self.engine: Engine | None = None
         self.live: LiveIdentity | None = None
         self.before: CanaryReading | None = None
         self.after: CanaryReading | None = None
@@ -134,11 +137,13 @@ class _Account:
             canary_against=self.verdict.against if self.verdict else None,
             command=engine.command if engine else (),
             environment=dict(engine.environment) if engine else {},
+            simulated=task.driver.simulated,
         )
 
 
-async def _measure(task: LaunchTask, engine: RunningEngine, account: _Account) -> LaunchOutcome:
-    async with bench_for(engine, task.setting.clock, seed=task.seed) as bench:
+async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> LaunchOutcome:
+    engine = reached.engine
+    async with bench_for(reached, task.setting.clock, seed=task.seed) as bench:
         account.live = await _identity(task, bench)
         task.setting.on_event(LaunchReady(ready_s=engine.ready_s, proof=account.live.proof))
         source = task.prompts_for(bench, task.setting.launch_id)
@@ -224,6 +229,7 @@ def _trial_task(task: LaunchTask, planned: PlannedTrial) -> TrialTask:
         cell=Cell(configuration=task.planned.configuration, load=planned.load),
         shape=task.shapes[planned.load.load_id],
         limit_s=task.cell_limit_s,
+        simulated=task.driver.simulated,
     )
 
 

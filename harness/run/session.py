@@ -21,6 +21,7 @@ from harness.records.plan import Plan, PlannedLaunch
 from harness.records.trial import MEASURING_VERSION, TrialRecord
 from harness.run.bench import Bench
 from harness.run.canary import CanaryReference, judge, speculates
+from harness.run.driver import EngineDriver
 from harness.run.launching import LaunchTask, run_launch
 from harness.run.pace import Pace
 from harness.run.streams import Prompts
@@ -37,6 +38,7 @@ class Tools:
     """The edges of a session: everything that touches a clock, a process or a disk."""
 
     clock: Clock
+    driver: EngineDriver
     shell: Shell
     registry: Registry
     journal: Journal
@@ -100,8 +102,8 @@ class _Session:
     async def run(self) -> None:
         """Clean up, prepare, launch round after round."""
         task, tools = self._task, self._tools
-        for orphan in await remove_orphans(tools.registry, clock=tools.clock):
-            self._note(f"stopped an engine that a killed run had left behind ({orphan.launch.launch_id})")
+        if not tools.driver.simulated:
+            await self._remove_orphans()
         todo = [launch for launch in task.plan.launches if not launch.done and launch.fits_budget]
         tools.on_event(self._pace.started(task.run_id, launches=len(todo)))
         await self._prepare(todo)
@@ -112,6 +114,10 @@ class _Session:
                     return
                 await self._launch_until_accepted(launch)
             await self._repeat_slow(launches)
+
+    async def _remove_orphans(self) -> None:
+        for orphan in await remove_orphans(self._tools.registry, clock=self._tools.clock):
+            self._note(f"stopped an engine that a killed run had left behind ({orphan.launch.launch_id})")
 
     async def _prepare(self, todo: Sequence[PlannedLaunch]) -> None:
         steps = {
@@ -158,13 +164,16 @@ class _Session:
     async def _launch(self, launch: PlannedLaunch, *, may_repeat: bool) -> LaunchRecord:
         # Every boot has an id of its own, also after a process that was killed in the middle of one.
         attempt = self._attempts[launch.launch_key] = self._attempts.get(launch.launch_key, 0) + 1
-        launch_id = content_id([self._task.run_id, launch.launch_key, attempt])
+        # Heads of prompts follow from the launch id: a rehearsal with the same seed sends the same bytes.
+        unique = ["simulated", self._task.plan.seed] if self._tools.driver.simulated else [self._task.run_id]
+        launch_id = content_id([*unique, launch.launch_key, attempt])
         self._announce(launch, launch_id, attempt)
         self._pace.launch_begins(self._tools.clock.now_s(), launch)
         launch_task = LaunchTask(
             planned=launch,
             attempt=attempt,
             spec=self._spec(launch),
+            driver=self._tools.driver,
             setting=self._setting(launch, launch_id),
             seed=self._task.plan.seed,
             shapes=self._task.shapes,

@@ -5,18 +5,20 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import InputError
 from harness.recipe.build import Places, build_launch
 from harness.recipe.load import LoadedRecipe
+from harness.recipe.simulated import build_simulated, require_simulation, unsimulated, unsimulated_hint
 from harness.recipe.spec import LaunchSpec
 from harness.records.manifest import HostFacts, Manifest
 from harness.records.plan import Plan
 from harness.records.trial import MEASURING_VERSION
 from harness.run.cost import EngineCost
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
+from harness.simulator.scenario import Scenario
 from harness.sweep.cells import Expansion, expand
 from harness.sweep.load import Sweep
 from harness.workload.spec import StreamShape, require_buildable, streams_for
@@ -33,6 +35,7 @@ class Wishes:
     seed: int = 1
     launches: int | None = None  # of each configuration in all; None: as the sweep says
     time_limit_s: float | None = None  # None: as the sweep says
+    scenario: Scenario | None = None  # rehearse it on a simulated engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class PlannedSweep:
     expansion: Expansion
     budget: Budget
     shapes: Mapping[str, StreamShape] = field(default_factory=dict)  # by load id
+    scenario: Scenario | None = None
 
 
 def plan_sweep(
@@ -71,6 +75,9 @@ def plan_sweep(
         InputError: nothing is left to measure, a prompt cannot be made, or ``earlier`` is of another engine or host.
     """
     expansion = expand(sweep, recipe.recipe)
+    if wishes.scenario is not None:
+        host = replace(host, rig_id=f"simulated-{wishes.scenario.name}")
+        _require_simulated(sweep, recipe, expansion)
     if earlier is not None:
         _require_same(earlier, sweep, recipe, host)
     file = sweep.file
@@ -82,7 +89,11 @@ def plan_sweep(
         require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
     plan = make_plan(
         PlanRequest(
-            base=_base(sweep, recipe, expansion, earlier.seed if earlier else wishes.seed),
+            base=replace(
+                _base(sweep, recipe, expansion),
+                seed=earlier.seed if earlier else wishes.seed,
+                simulated=wishes.scenario is not None,
+            ),
             groups=expansion.groups,
             rounds=wishes.launches or file.repeat.launches,
             cost=_cost(recipe),
@@ -94,7 +105,14 @@ def plan_sweep(
     )
     shapes = {name: streams_for(load, drafts=file.repeat.drafts, k=most_k) for name, load in loads.items()}
     return PlannedSweep(
-        sweep=sweep, recipe=recipe, host=host, plan=plan, expansion=expansion, budget=budget, shapes=shapes
+        sweep=sweep,
+        recipe=recipe,
+        host=host,
+        plan=plan,
+        expansion=expansion,
+        budget=budget,
+        shapes=shapes,
+        scenario=wishes.scenario,
     )
 
 
@@ -107,8 +125,11 @@ def launch_specs(planned: PlannedSweep, places: Places) -> dict[str, LaunchSpec]
     if planned.sweep.replays_trace:
         where = planned.sweep.source.where(("workload",))
         raise InputError(NO_TRACES, where=where, hint="Measure a content class instead: knobs.class.")
+    simulated = planned.scenario is not None
     return {
-        configuration.configuration_id: build_launch(planned.recipe, configuration, places)
+        configuration.configuration_id: build_simulated(planned.recipe, configuration)
+        if simulated
+        else build_launch(planned.recipe, configuration, places)
         for configuration in planned.plan.configurations
     }
 
@@ -130,6 +151,8 @@ def new_manifest(planned: PlannedSweep, *, run_id: str, started_at: str, command
         host=planned.host,
         versions={name: importlib.metadata.version(name) for name in _REPORTED_LIBRARIES}
         | {"python": platform.python_version()},
+        simulated=planned.scenario is not None,
+        scenario=planned.scenario.described() if planned.scenario else None,
     )
 
 
@@ -138,14 +161,23 @@ def harness_version() -> str:
     return importlib.metadata.version(DISTRIBUTION)
 
 
-def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, seed: int) -> Plan:
+def _require_simulated(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion) -> None:
+    """A knob that the model does not have would be the same engine in every arm."""
+    require_simulation(recipe)
+    for group in expansion.groups:
+        for knob in unsimulated(recipe.recipe, group.configuration.knobs):
+            what = f"{knob} cannot be simulated: recipe {recipe.recipe.recipe} does not say what it does"
+            raise sweep.source.error(("knobs", knob), what, hint=unsimulated_hint(knob), value=False)
+
+
+def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion) -> Plan:
     later = tuple(f"{later.key} is checked now and used by {later.used_by}" for later in sweep.later_keys)
     if sweep.replays_trace:
         later = (NO_TRACES, *later)
     return Plan(
         sweep=sweep.name,
         recipe=recipe.recipe.recipe,
-        seed=seed,
+        seed=0,
         launches=(),
         refusals=expansion.refusals,
         collapsed=expansion.collapsed,

@@ -33,6 +33,7 @@ class TrialTask:
     cell: Cell
     shape: StreamShape
     limit_s: float | None  # wall limit of the cell; None is none
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,7 @@ async def measure_trial(bench: Bench, source: Prompts, task: TrialTask) -> Trial
         jit_lines=window.jit_lines,
         failure=window.failure,
         no_speculation=bench.engine.spec.num_speculative_tokens == 0,
+        simulated=task.simulated,
     )
 
 
