@@ -206,7 +206,7 @@ def test_a_wrong_sweep_file_is_refused(desk: Desk, before: str, after: str, mess
         ),
         pytest.param(
             ("small.yaml", "--engine", "elsewhere"),
-            snapshot(["error: unknown engine: elsewhere", "  Leave --engine out, or name attach."]),
+            snapshot(["error: unknown engine: elsewhere", "  Leave --engine out, or name attach or simulated."]),
             id="unknown engine",
         ),
         pytest.param(
