@@ -58,8 +58,15 @@ def test_the_same_command_with_resume_goes_on(desk: Desk, name: str) -> None:
     assert len(desk.runs()) == 1
 
 
-@pytest.mark.parametrize("name", ["registered", "boot", "trial", "second boot"])
-@pytest.mark.parametrize("switch", ["core_without_environment=1", "ignore_signals=1"])
+@pytest.mark.parametrize(
+    ("name", "switch"),
+    [
+        ("registered", "seed=1"),
+        ("boot", "core_without_environment=1"),
+        ("trial", "core_without_environment=1"),
+        ("second boot", "ignore_signals=1"),
+    ],
+)
 def test_engine_status_shows_and_removes_what_is_left(desk: Desk, name: str, switch: str) -> None:
     stage = STAGES[name]
     orphans = kill_at(desk, replace(stage, switches=f"{stage.switches} {switch}"))

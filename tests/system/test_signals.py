@@ -39,7 +39,9 @@ def stop(desk: Desk, running: Started, number: signal.Signals) -> Done:
     return stopped
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize(
+    "name", ["registered", "boot", "canary", "warm-up", "trial", "second canary", "between launches", "report"]
+)
 def test_ctrl_c_stops_in_good_order_and_the_run_can_be_carried_on(desk: Desk, name: str) -> None:
     running = STAGES[name].begin(desk, staged_sweep(desk))
 
@@ -51,13 +53,14 @@ def test_ctrl_c_stops_in_good_order_and_the_run_can_be_carried_on(desk: Desk, na
     require_complete(desk, resumed(desk, stopped))
 
 
-@pytest.mark.parametrize("name", ["boot", "trial", "report"])
+@pytest.mark.parametrize("name", ["second boot", "report"])
 def test_sigterm_is_a_ctrl_c(desk: Desk, name: str) -> None:
     running = STAGES[name].begin(desk, staged_sweep(desk), "--seed", "3")
 
     stopped = stop(desk, running, signal.SIGTERM)
 
     assert "--seed 3" in stopped.err
+    assert len(desk.run("show", "--json").document()["cells"]) == len(desk.of_kind("trial"))
     require_complete(desk, resumed(desk, stopped))
 
 
@@ -168,7 +171,9 @@ def test_watching_ends_with_the_run_and_json_is_whole_in_between(desk: Desk) -> 
     running = STAGES["second trial"].begin(desk, staged_sweep(desk))
 
     between = desk.run("show", "--json").document()
-    follower = desk.start("show", "--follow")
+    follower, tired = desk.start("show", "--follow"), desk.start("show", "--follow")
+    tired.wait_for_text("run ")
+    tired.send(signal.SIGINT)
     done = running.end()
     watched = follower.end(patience_s=30)
 
@@ -177,3 +182,4 @@ def test_watching_ends_with_the_run_and_json_is_whole_in_between(desk: Desk) -> 
     assert [each["outcome"] for each in between["launches"]] == ["measured"]
     assert (watched.code, watched.out) == (0, "")
     assert "trial" in watched.err
+    assert tired.end().code == 130
