@@ -278,7 +278,7 @@ def test_health_version_and_models(leg: Leg) -> None:
             (card,) = (await http.get("/v1/models")).json()["data"]
             assert (card["id"], card["max_model_len"]) == (MODEL, 8192)
             head = await http.head("/health")
-            assert (head.status_code, head.content) == (200, b"")
+            assert (head.status_code, head.content) == (405, b"")
 
     leg(main)
 
