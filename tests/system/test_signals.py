@@ -39,9 +39,7 @@ def stop(desk: Desk, running: Started, number: signal.Signals) -> Done:
     return stopped
 
 
-@pytest.mark.parametrize(
-    "name", ["registered", "boot", "canary", "warm-up", "trial", "second canary", "between launches", "report"]
-)
+@pytest.mark.parametrize("name", ["boot", "canary", "warm-up", "trial", "between launches", "report"])
 def test_ctrl_c_stops_in_good_order_and_the_run_can_be_carried_on(desk: Desk, name: str) -> None:
     running = STAGES[name].begin(desk, staged_sweep(desk))
 
