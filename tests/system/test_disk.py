@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,7 @@ import pytest
 from tests.system.driver import Desk
 from tests.system.stages import STAGES, require_complete, staged_sweep
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system"),
-]
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture
@@ -23,7 +19,9 @@ def disk(desk: Desk) -> Iterator[Path]:
     """A file system of 4 MB, on which the desk keeps its results and reports."""
     place = desk.folder / "disk"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4M", "tmpfs", str(place)], check=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4M", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"may not mount a file system here: {mounted.stderr.decode().strip()}")
     desk.root = place
     yield place
     desk.clear()
