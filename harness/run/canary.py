@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.records.cell import Configuration
+from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration
+from harness.records.identity import content_id
 from harness.records.launch import CanaryReading
 
 _LEAST_PEERS = 2
@@ -20,7 +21,7 @@ class CanaryReference:
     """A reading of an earlier launch of this rig."""
 
     configuration_id: str
-    speculates: bool | None  # None: of another run, and no peer of other configurations
+    family: str | None  # None: of another run, and no peer of other configurations
     reading: CanaryReading
     at: str  # wall clock
 
@@ -41,22 +42,26 @@ def judge(configuration: Configuration, reading: CanaryReading, references: Sequ
     """Compare with launches of the same configuration by step time, else with the other ones by time to first token.
 
     A step costs more with every drafted token, so step times compare only within a configuration. The time to the
-    first token of one short prompt is nearly the same for all that draft, and for all that do not.
+    first token of one short prompt is nearly the same for all that differ in nothing else and draft, or do not.
     """
     same = [each for each in references if each.configuration_id == configuration.configuration_id]
     if same:
         ratio = reading.step_s / median(each.reading.step_s for each in same)
         return CanaryVerdict(ratio=ratio, against=_named(same, "of this configuration"))
-    peers = [each for each in references if each.speculates == speculates(configuration)]
+    peers = [each for each in references if each.family == family(configuration)]
     if len(peers) < _LEAST_PEERS:
         return CanaryVerdict(ratio=None, against="nothing yet")
     ratio = reading.ttft_s / median(each.reading.ttft_s for each in peers)
     return CanaryVerdict(ratio=ratio, against=_named(peers, "of other configurations"))
 
 
-def speculates(configuration: Configuration) -> bool:
-    """Drafting changes the time to the first token: the draft reads the prompt too."""
-    return configuration.num_speculative_tokens != 0
+def family(configuration: Configuration) -> str:
+    """Return what configurations have in common whose first tokens take the same time.
+
+    The draft reads the prompt too, however many tokens it then drafts; any other knob may change the prefill.
+    """
+    others = {name: value for name, value in configuration.knobs.items() if name != NUM_SPECULATIVE_TOKENS}
+    return content_id([configuration.recipe, configuration.num_speculative_tokens == 0, others])
 
 
 def _named(references: Sequence[CanaryReference], whose: str) -> str:

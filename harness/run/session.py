@@ -20,7 +20,7 @@ from harness.records.launch import LaunchRecord
 from harness.records.plan import Plan, PlannedLaunch
 from harness.records.trial import MEASURING_VERSION, TrialRecord
 from harness.run.bench import Bench
-from harness.run.canary import CanaryReference, judge, speculates
+from harness.run.canary import CanaryReference, family, judge
 from harness.run.driver import EngineDriver
 from harness.run.launching import LaunchTask, run_launch
 from harness.run.pace import Pace
@@ -29,7 +29,7 @@ from harness.store.journal import Journal
 from harness.store.layout import RunFolder
 from harness.store.rig import StoredCanary
 from harness.units import format_change, format_seconds
-from harness.workload.cache import PromptCache
+from harness.workload.cache import TextStore
 from harness.workload.spec import StreamShape
 
 
@@ -43,7 +43,7 @@ class Tools:
     registry: Registry
     journal: Journal
     folder: RunFolder
-    prompt_cache: PromptCache | None
+    prompt_cache: TextStore | None
     on_event: OnEvent
 
 
@@ -258,7 +258,7 @@ class _Session:
         here = [
             CanaryReference(
                 configuration_id=record.configuration.configuration_id,
-                speculates=speculates(record.configuration),
+                family=family(record.configuration),
                 reading=record.canary_before,
                 at=record.started_at,
             )
@@ -266,9 +266,7 @@ class _Session:
             if record.outcome == "measured" and record.canary_before is not None
         ]
         stored = [
-            CanaryReference(
-                configuration_id=canary.configuration_id, speculates=None, reading=canary.reading, at=canary.at
-            )
+            CanaryReference(configuration_id=canary.configuration_id, family=None, reading=canary.reading, at=canary.at)
             for canary in self._task.stored_canaries
             if canary.measuring_version == MEASURING_VERSION and canary.engine_version == self._engine_version()
         ]

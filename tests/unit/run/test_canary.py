@@ -6,7 +6,7 @@ import pytest
 
 from harness.records.cell import Configuration
 from harness.records.launch import CanaryReading
-from harness.run.canary import CanaryReference, judge
+from harness.run.canary import CanaryReference, family, judge
 
 
 def configuration(k: int) -> Configuration:
@@ -16,7 +16,7 @@ def configuration(k: int) -> Configuration:
 def boot(k: int, *, step_s: float = 0.02, ttft_s: float = 0.04, elsewhere: bool = False) -> CanaryReference:
     return CanaryReference(
         configuration_id=configuration(k).configuration_id,
-        speculates=None if elsewhere else k > 0,
+        family=None if elsewhere else family(configuration(k)),
         reading=CanaryReading(step_s=step_s, ttft_s=ttft_s),
         at="2026-01-02T03:04:05+00:00",
     )
@@ -55,3 +55,9 @@ def test_a_fast_boot_is_not_slow() -> None:
     verdict = judge(configuration(4), CanaryReading(step_s=0.01, ttft_s=0.01), [boot(4)])
     assert verdict.ratio == pytest.approx(0.5)
     assert not verdict.is_slow(0.03)
+
+
+def test_configurations_that_differ_in_more_than_k_are_no_peers() -> None:
+    other = Configuration(recipe="r", knobs={"num_speculative_tokens": 4, "dtype": "float32"})
+    references = [boot(2), boot(6), boot(8)]
+    assert judge(other, CanaryReading(step_s=9.0, ttft_s=9.0), references).ratio is None

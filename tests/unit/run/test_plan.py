@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.records.cell import CellGroup, Configuration, LoadPoint, OutputLength
 from harness.records.plan import Plan
-from harness.run.cost import EngineCost, Fills, predict_trial_s
+from harness.run.cost import EngineCost, Expected, Fills, ModelledCost, predict_trial
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
+from harness.simulator.engine import EngineSettings
+from harness.simulator.model import Scheduling, Speculation
+from harness.simulator.truth import load_truth
 from harness.workload.spec import streams_for
 
 COST = EngineCost(launch_s=30.0, prefill_tokens_per_s=2000.0, decode_tokens_per_s=50.0)
@@ -120,11 +124,63 @@ def test_a_bigger_cell_is_never_predicted_to_be_cheaper(
     context: int, concurrency: int, tokens: int, drafts: int
 ) -> None:
     def seconds(one: LoadPoint, wanted: int) -> float:
-        return predict_trial_s(one, COST, streams_for(one, drafts=wanted, k=4))
+        return predict_trial(one, COST.of_round, streams_for(one, drafts=wanted, k=4)).wall_s
 
-    here = seconds(load(context, concurrency, tokens), drafts)
-    assert 0 < here <= seconds(load(context * 2, concurrency, tokens), drafts)
-    assert here <= seconds(load(context, concurrency, tokens), drafts * 2)
+    warm = replace(load(context, concurrency, tokens), cache="warm")
+    here = seconds(warm, drafts)
+    assert 0 < here <= seconds(replace(warm, context_tokens=context * 2), drafts)
+    assert here <= seconds(warm, drafts * 2)
+    assert here <= seconds(replace(warm, concurrency=concurrency * 2), drafts * 2)
+
+
+def test_a_fill_costs_a_prefill_of_its_prefix() -> None:
+    warm = replace(load(16384, 4), cache="warm")
+    shape = streams_for(warm, drafts=400, k=4)
+    without = predict_trial(warm, COST.of_round, shape)
+    filled = predict_trial(warm, COST.of_round, shape, fills=4)
+    assert filled.wall_s - without.wall_s == pytest.approx(4 * ((16384 - 1024) / 2000 + 1 / 50))
+    assert filled.ttft_s == without.ttft_s == pytest.approx(1024 / 2000 * 2.5)
+
+
+def test_a_deep_cold_cell_is_not_warmed_up_at_its_depth() -> None:
+    deep = load(131072)
+    expected = predict_trial(deep, COST.of_round, streams_for(deep, drafts=400, k=4))
+    assert expected.wall_s == pytest.approx(2 * 131072 / 2000, rel=0.1)
+
+
+def test_the_model_of_a_configuration_predicts_its_cells() -> None:
+    truth = load_truth("0731-anemll")
+    settings = {
+        k: EngineSettings(speculation=Speculation(k=k), scheduling=Scheduling(), max_model_tokens=1 << 20)
+        for k in (0, 5)
+    }
+    deep = replace(load(131072, 6), workload_class="agentic")
+    shape = streams_for(deep, drafts=400, k=5)
+    drafting, plain = (predict_trial(deep, ModelledCost(truth, settings[k]).of_round, shape) for k in (5, 0))
+    assert drafting.ttft_s == pytest.approx(282, rel=0.05), "as measured on the pair"
+    assert plain.wall_s > drafting.wall_s
+
+
+def test_a_cell_beyond_its_limit_says_what_it_would_take() -> None:
+    plan = make_plan(request(rounds=1, budget=Budget(cell_s=35.0)))
+    trials = [trial for launch in plan.launches for trial in launch.trials]
+    cut = [trial for trial in trials if trial.uncut_s is not None]
+    assert 0 < len(cut) < len(trials)
+    assert all(trial.predicted_s == 35.0 < (trial.uncut_s or 0) for trial in cut)
+    assert all(trial.predicted_s <= 35.0 for trial in trials)
+    free = make_plan(request(rounds=1))
+    assert [trial.uncut_s or trial.predicted_s for trial in trials] == [
+        trial.predicted_s for launch in free.launches for trial in launch.trials
+    ]
+
+
+def test_a_configuration_with_a_model_of_its_own_is_predicted_by_it() -> None:
+    wanted = request(rounds=1)
+    slow = wanted.groups[0].configuration.configuration_id
+    plan = make_plan(replace(wanted, predictions={slow: lambda load: Expected(100.0, 7.0)}))
+    by_id = {launch.configuration.configuration_id: launch for launch in plan.launches}
+    assert all(trial.ttft_s == 7.0 and trial.predicted_s > 300 for trial in by_id[slow].trials)
+    assert all(launch.predicted_s < by_id[slow].predicted_s for launch in plan.launches if launch is not by_id[slow])
 
 
 def test_a_prefix_is_filled_once_in_a_launch() -> None:
