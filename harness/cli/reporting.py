@@ -7,6 +7,8 @@ from pathlib import Path
 from harness.cli.loading import summaries_of
 from harness.cli.streams import shown_if_possible
 from harness.errors import InputError
+from harness.records.journal import RunData
+from harness.records.summary import CellSummary
 from harness.report.facts import run_facts
 from harness.report.terminal import print_result, stderr_console
 from harness.report.view import report_view
@@ -16,8 +18,11 @@ from harness.store.layout import RunFolder, report_directory
 from harness.store.reader import read_run
 
 
-def report_run(folder: RunFolder, root: Path) -> None:
+def report_run(folder: RunFolder, root: Path) -> tuple[RunData, tuple[CellSummary, ...]]:
     """Write cells.csv, cells.parquet and the report, and show the result, even where it cannot be written.
+
+    Returns:
+        What was read, and its cells.
 
     Raises:
         InputError: the run is empty.
@@ -38,3 +43,4 @@ def report_run(folder: RunFolder, root: Path) -> None:
     finally:
         with shown_if_possible():
             print_result(view, stderr_console(), report=written)
+    return run, cells

@@ -20,6 +20,7 @@ from harness.errors import Interrupted
 from harness.recipe.find import places_for
 from harness.records.clock import Clock
 from harness.records.journal import RunData, SessionStart
+from harness.records.summary import CellSummary
 from harness.report.headline import next_command
 from harness.report.labels import counted
 from harness.run.driver import EngineDriver, ProcessDriver, RehearsalDriver
@@ -32,7 +33,7 @@ from harness.store.journal import open_journal
 from harness.store.layout import RunFolder, create_run, new_run_id
 from harness.store.reader import read_run, write_manifest, write_plan
 from harness.store.rig import add_canary, read_canaries
-from harness.workload.cache import PromptCache, cache_folder
+from harness.workload.cache import PromptCache, SessionTexts, cache_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +60,17 @@ def run_sweep(options: PlanOptions, *, resume: str | None, command: Sequence[str
         try:
             run_loop = run_virtual if run.planned.scenario else asyncio.run
             run_loop(_carry_out(run, signals))
-            _report(run)
+            data, cells = _report(run)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise _interrupted(run, launches=options.launches) from None
-    data = read_run(run.folder)
-    return exit_code(data, summaries_of(data))
+    return exit_code(data, cells)
 
 
-def _report(run: _Run) -> None:
+def _report(run: _Run) -> tuple[RunData, tuple[CellSummary, ...]]:
     # What draws takes a second to import, which a refused sweep need not wait for.
     from harness.cli.reporting import report_run
 
-    report_run(run.folder, run.root)
+    return report_run(run.folder, run.root)
 
 
 def _interrupted(run: _Run, *, launches: int | None) -> Interrupted:
@@ -85,7 +85,7 @@ def _started(options: PlanOptions, root: Path, command: tuple[str, ...]) -> _Run
     planned = plan_from(options)
     clock = SystemClock()
     launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
-    run_id = new_run_id(clock.stamp(), planned.sweep.name, os.getpid())
+    run_id = new_run_id(clock.stamp(), _run_name(planned), os.getpid())
     folder = create_run(root, run_id)
     try:
         write_manifest(folder, new_manifest(planned, run_id=run_id, started_at=clock.stamp(), command=command))
@@ -97,9 +97,14 @@ def _started(options: PlanOptions, root: Path, command: tuple[str, ...]) -> _Run
 
 def _resumed(options: PlanOptions, root: Path, resume: str, command: tuple[str, ...]) -> _Run:
     planned = plan_from(options)
-    folder, earlier = stored_run(resume, root, sweep=planned.sweep.name)
+    folder, earlier = stored_run(resume, root, sweep=_run_name(planned))
     planned = plan_from(options, earlier=earlier)
     return _Run(folder=folder, root=root, planned=planned, earlier=earlier, command=command)
+
+
+def _run_name(planned: PlannedSweep) -> str:
+    """In the name of the run's folders: a rehearsal is never taken for the real thing, nor carried on with as such."""
+    return f"simulated_{planned.sweep.name}" if planned.scenario else planned.sweep.name
 
 
 async def _carry_out(run: _Run, signals: RunSignals) -> None:
@@ -133,7 +138,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
             registry=default_registry(),
             journal=journal,
             folder=run.folder,
-            prompt_cache=PromptCache(cache_folder(os.environ)),
+            prompt_cache=SessionTexts(PromptCache(cache_folder(os.environ))),
             on_event=progress.on_event,
         )
         await run_session(task, tools)

@@ -47,6 +47,7 @@ def _document(run: RunData) -> dict[str, object]:
         "started_at": manifest.started_at,
         "harness_version": manifest.harness_version,
         "simulated": manifest.simulated,
+        "mark": manifest.mark,
         "launches": [
             {
                 "launch_id": launch.launch_id,

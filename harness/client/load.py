@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ async def run_closed_loop(
     read_timeout_s: float,
     prewarm: Callable[[str, int], Awaitable[None]] | None = None,
     abort: asyncio.Event | None = None,
+    real_time: bool = True,
 ) -> LoadResult:
     """Run all streams to their end and return what was measured.
 
@@ -46,6 +47,8 @@ async def run_closed_loop(
         read_timeout_s: longest wait for the next byte.
         prewarm: ``StampedTransport.prewarm``; opens the connections before the clock starts.
         abort: once set, requests in flight are cancelled and recorded as such.
+        real_time: False on a clock that stands still while the client works: nothing there can make it late, so it
+            neither watches itself nor keeps the garbage collector out.
 
     Raises:
         httpx.TransportError: from ``prewarm``; nothing was sent.
@@ -55,14 +58,14 @@ async def run_closed_loop(
     requests = [[build_request(prepared, read_timeout_s=read_timeout_s) for prepared in stream] for stream in streams]
     if prewarm is not None and streams:
         await prewarm(streams[0][0].url, len(streams))
-    watch = _SelfWatch()
+    watch = _SelfWatch(real_time=real_time)
     start = _StartLine(len(streams), on_open=watch.start)
     sent: list[Sent] = []
     jobs = [
         _run_stream(transport, list(zip(stream, built, strict=True)), start, sent)
         for stream, built in zip(streams, requests, strict=True)
     ]
-    with _collector_off():
+    with _collector_off() if real_time else nullcontext():
         try:
             aborted = await _run_all(jobs, abort)
         finally:
@@ -143,11 +146,10 @@ async def _run_all(jobs: Sequence[Awaitable[None]], abort: asyncio.Event | None)
             raise failures[0]
         return False
     finally:
-        for task in (running, stopper):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        left: list[asyncio.Future[Any]] = [running] if stopper is None else [running, stopper]
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left)  # unlike awaiting each, this lets a cancellation of ours through
 
 
 @contextmanager
@@ -168,8 +170,9 @@ def _collector_off() -> Iterator[None]:
 class _SelfWatch:
     """The window: when it began, how late the event loop ran in it, and how much processor the client took."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, real_time: bool) -> None:
         self._loop = asyncio.get_running_loop()
+        self._real_time = real_time
         self._timer: asyncio.TimerHandle | None = None
         self.start()
 
@@ -178,11 +181,14 @@ class _SelfWatch:
         self.started_s = self._loop.time()
         self._cpu_s = time.process_time()
         self._lag_max_s = 0.0
-        self._schedule(self.started_s)
+        if self._real_time:
+            self._schedule(self.started_s)
 
     def stop(self) -> tuple[ClientFacts, float]:
         self._cancel_timer()
         window_s = self._loop.time() - self.started_s
+        if not self._real_time:
+            return ClientFacts(), window_s
         cpu_s = time.process_time() - self._cpu_s
         ratio = cpu_s / window_s if window_s > 0 else None
         return ClientFacts(loop_lag_max_s=self._lag_max_s, cpu_ratio=ratio), window_s

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 RECORD_VERSION = 1
+SIMULATED_MARK = "SIMULATED"
 # History of RECORD_VERSION: 1 (2026-11-30) first form.
 
 
@@ -40,5 +41,6 @@ class Manifest:
     host: HostFacts
     versions: dict[str, str] = field(default_factory=dict)  # libraries
     simulated: bool = False
+    mark: str | None = None  # SIMULATED_MARK, for whoever reads the document
     scenario: dict[str, Any] | None = None  # of a simulated run: truth, noise and faults
     record_version: int = RECORD_VERSION

@@ -13,8 +13,10 @@ class PlannedTrial:
 
     trial_id: str
     load: LoadPoint
-    predicted_s: float
+    predicted_s: float  # at most what budget.cell allows
     done: bool = False
+    ttft_s: float | None = None  # predicted, the median over its requests
+    uncut_s: float | None = None  # what it would take, where budget.cell will end it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class Plan:
     incumbent_id: str | None = None  # configuration id that gains are measured against
     attached: bool = False  # a server that runs already: one launch, whatever is repeated
     simulated: bool = False
+    mark: str | None = None  # SIMULATED_MARK, for whoever reads the document
 
     @property
     def predicted_s(self) -> float:

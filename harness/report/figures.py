@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.report.models import SIMULATED_MARK, FigureView, Line, Panel
+from harness.records.manifest import SIMULATED_MARK
+from harness.report.models import FigureView, Line, Panel
 
 # Okabe and Ito's palette, which stays distinct under colour blindness; the yellow is left out on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")

@@ -8,7 +8,6 @@ from typing import Literal
 from harness.records.cell import Configuration
 
 Standing = Literal["map", "measured", "nothing"]
-SIMULATED_MARK = "SIMULATED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

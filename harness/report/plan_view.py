@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from harness.records.plan import Plan, PlannedLaunch
+from harness.records.manifest import SIMULATED_MARK
+from harness.records.plan import Plan, PlannedLaunch, PlannedTrial
 from harness.report.labels import Labels, counted
-from harness.report.models import SIMULATED_MARK, Column, Row, TableView
+from harness.report.models import Column, Row, TableView
 from harness.stats.overview import ASSUMED_LAUNCH_SIGMA_RATIO, smallest_visible_difference
 from harness.units import format_ratio, format_seconds
 
 MOST_ROWS = 60  # of a table on a screen
+_MOST_DEAREST = 3
 
 
 def plan_line(plan: Plan) -> str:
@@ -85,3 +87,36 @@ def visible_line(plan: Plan) -> str:
         f"With {counted(launches, 'launch', 'launches')} of each configuration, differences from about {least} on can "
         f"be seen, if boots differ by {sigma} (standard deviation)."
     )
+
+
+def cost_lines(plan: Plan, labels: Labels) -> tuple[str, ...]:
+    """What the dearest cells cost, and which ones budget.cell will end before they are measured."""
+    dearest: dict[str, PlannedTrial] = {}
+    for trial in (trial for launch in plan.launches for trial in launch.trials if not trial.done):
+        known = dearest.get(trial.load.load_id)
+        if known is None or _whole_s(trial) > _whole_s(known):
+            dearest[trial.load.load_id] = trial
+    ordered = sorted(dearest.values(), key=_whole_s, reverse=True)
+    lines = []
+    if ordered:
+        mark = f"{SIMULATED_MARK}: " if plan.simulated else ""
+        cells = "; ".join(_cost(trial, labels) for trial in ordered[:_MOST_DEAREST])
+        lines.append(f"{mark}Dearest cells of a launch: {cells}")
+    cut = [trial for trial in ordered if trial.uncut_s is not None]
+    if cut:
+        named = "; ".join(labels.load(trial.load) for trial in cut[:_MOST_DEAREST])
+        more = f" and {len(cut) - _MOST_DEAREST} more" if len(cut) > _MOST_DEAREST else ""
+        lines.append(
+            f"budget.cell ends after {format_seconds(cut[0].predicted_s)}, before {named}{more} can be measured: leave "
+            "out what is not worth its time, or allow more"
+        )
+    return tuple(lines)
+
+
+def _whole_s(trial: PlannedTrial) -> float:
+    return trial.predicted_s if trial.uncut_s is None else trial.uncut_s
+
+
+def _cost(trial: PlannedTrial, labels: Labels) -> str:
+    ttft = f" (time to first token {format_seconds(trial.ttft_s)})" if trial.ttft_s is not None else ""
+    return f"{labels.load(trial.load)}: {format_seconds(_whole_s(trial))}{ttft}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 
 from harness.records.launch import LaunchRecord
+from harness.records.manifest import SIMULATED_MARK
 from harness.records.metrics import METRICS
-from harness.report.models import SIMULATED_MARK, Fact
+from harness.report.models import Fact
 from harness.report.reading import Reading
 from harness.report.tables import step_seconds
 from harness.units import format_bytes, format_ratio, format_tokens

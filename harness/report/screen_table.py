@@ -9,7 +9,8 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from harness.report.models import SIMULATED_MARK, Column, Row, TableView
+from harness.records.manifest import SIMULATED_MARK
+from harness.report.models import Column, Row, TableView
 from harness.report.text import one_line
 
 _GAP = 2

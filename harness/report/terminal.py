@@ -25,11 +25,12 @@ from harness.records.events import (
     TrialDone,
     TrialStarted,
 )
+from harness.records.manifest import SIMULATED_MARK
 from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
 from harness.report.labels import Labels, counted, labels_of, words
-from harness.report.models import SIMULATED_MARK, DoubtGroup, ReportView
-from harness.report.plan_view import MOST_ROWS, plan_line, planned_launches, visible_line
+from harness.report.models import DoubtGroup, ReportView
+from harness.report.plan_view import MOST_ROWS, cost_lines, plan_line, planned_launches, visible_line
 from harness.report.progress import ProgressState, event_words
 from harness.report.screen_table import print_table
 from harness.report.tables import SPEED
@@ -166,7 +167,7 @@ def print_plan(plan: Plan, console: Console | None = None) -> None:
     if plan.launches:
         print_table(planned_launches(plan, labels), console)
     _print_left_out(plan, labels, console)
-    for line in (visible_line(plan), *plan.notes):
+    for line in (*cost_lines(plan, labels), visible_line(plan), *plan.notes):
         _say(console, line)
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import StoreError
+from harness.records.manifest import SIMULATED_MARK
 from harness.report.figures import figure_svg
 from harness.report.html import render_html
 from harness.report.markdown import figure_file, render_markdown, render_paste
-from harness.report.models import SIMULATED_MARK, ReportView
+from harness.report.models import ReportView
 
 FIGURES = "figures"
 

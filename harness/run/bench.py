@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import httpx
@@ -87,6 +87,7 @@ class Bench:
                 read_timeout_s=timeout_s,
                 prewarm=self.reached.prewarm,
                 abort=self.death,
+                real_time=self.reached.real_time,
             )
         except httpx.TransportError as error:
             raise EndpointError(f"the engine accepts no connection: {error}", where=self.endpoint.base_url) from error
@@ -128,8 +129,7 @@ async def bench_for(reached: Reached, clock: Clock, *, seed: int) -> AsyncIterat
             )
         finally:
             watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await watcher
+            await asyncio.wait([watcher])  # unlike awaiting it, this lets a Ctrl-C through
 
 
 async def _watch(engine: Engine, death: asyncio.Event) -> None:

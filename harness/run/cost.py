@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from harness.records.cell import LoadPoint
-from harness.workload.spec import StreamShape
+from harness.simulator.cell import CellLoad, expected_cell
+from harness.simulator.engine import EngineSettings
+from harness.simulator.truth import Truth, class_like
+from harness.workload.spec import NATURAL_RATIO, StreamShape, warmup_context_tokens
 from harness.workload.texts import turn_tokens
 
 WARMUP_ROUNDS = 2
 WARMUP_OUTPUT_TOKENS = 24
-OVERHEAD_S = 1.5  # of a trial: prompts, scrapes, settling
+OVERHEAD_S = 1.0  # of a trial: prompts, scrapes, settling
+
+
+class Expected(NamedTuple):
+    """What requests that are sent together, one a stream, are expected to take."""
+
+    wall_s: float
+    ttft_s: float  # the median over streams
+
+
+PredictRound = Callable[[CellLoad], Expected]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,24 +37,52 @@ class EngineCost:
     prefill_tokens_per_s: float
     decode_tokens_per_s: float  # one stream alone
 
+    def of_round(self, load: CellLoad) -> Expected:
+        """Predict one round: prefill is shared by the streams.
 
-def predict_trial_s(load: LoadPoint, cost: EngineCost, shape: StreamShape, *, fills: int = 0) -> float:
-    """Return the seconds that a cell will take: warm-up, prefill and decode of all its requests.
+        Decoding is taken to slow down with the square root of their number, which lies between a latency-bound engine
+        (not at all) and a saturated one (in proportion).
+        """
+        prefill_s = (load.prompt_tokens - load.cached_tokens) / self.prefill_tokens_per_s
+        decode_s = load.output_tokens * math.sqrt(load.concurrency) / self.decode_tokens_per_s
+        return Expected(prefill_s * load.concurrency + decode_s, prefill_s * (load.concurrency + 1) / 2)
 
-    Prefill is shared by the streams; decoding is taken to slow down with the square root of their number, which
-    lies between a latency-bound engine (not at all) and a saturated one (in proportion).
+
+class ModelledCost:
+    """The same from the step model that stands in for a configuration under --engine simulated."""
+
+    def __init__(self, truth: Truth, settings: EngineSettings) -> None:
+        self._truth = truth
+        self._settings = settings
+        self._known: dict[CellLoad, Expected] = {}
+
+    def of_round(self, load: CellLoad) -> Expected:
+        """Predict one round."""
+        load = replace(load, workload_class=class_like(self._truth, load.workload_class))
+        if load not in self._known:
+            cell = expected_cell(self._truth, self._settings.speculation, self._settings.scheduling, load)
+            self._known[load] = Expected(cell.wall_s, cell.ttft_s)
+        return self._known[load]
+
+
+def predict_trial(load: LoadPoint, predict: PredictRound, shape: StreamShape, *, fills: int = 0) -> Expected:
+    """Return what a cell will take: fills, warm-up, and all its requests.
 
     Args:
         load: of the cell.
-        cost: of the engine.
+        predict: of the engine.
         shape: how many requests.
         fills: prefixes that this cell puts into the cache before it measures (``Fills``).
     """
-    new_tokens = load.context_tokens if load.cache == "cold" else turn_tokens(load.context_tokens)
-    prefill_tokens = new_tokens * load.concurrency * (shape.turns + WARMUP_ROUNDS) + load.context_tokens * fills
-    stream_rate = cost.decode_tokens_per_s / math.sqrt(load.concurrency)
-    decode_s = (shape.turns * load.output.tokens + WARMUP_ROUNDS * WARMUP_OUTPUT_TOKENS) / stream_rate
-    return OVERHEAD_S + prefill_tokens / cost.prefill_tokens_per_s + decode_s
+    tokens = load.output.tokens * (NATURAL_RATIO if load.output.natural else 1)
+    measured = predict(_round(load, load.context_tokens, output_tokens=math.ceil(tokens)))
+    warmup = _round(load, warmup_context_tokens(load), output_tokens=min(WARMUP_OUTPUT_TOKENS, load.output.tokens))
+    seconds = OVERHEAD_S + measured.wall_s * shape.turns + predict(warmup).wall_s * WARMUP_ROUNDS
+    if fills:
+        prefix_tokens = load.context_tokens - turn_tokens(load.context_tokens)
+        fill = replace(warmup, prompt_tokens=prefix_tokens, cached_tokens=0, output_tokens=1, concurrency=1)
+        seconds += predict(fill).wall_s * fills
+    return Expected(seconds, measured.ttft_s)
 
 
 class Fills:
@@ -57,3 +100,15 @@ class Fills:
         missing = max(0, wanted - self._filled.get(key, 0))
         self._filled[key] = self._filled.get(key, 0) + missing
         return missing
+
+
+def _round(load: LoadPoint, context_tokens: int, *, output_tokens: int) -> CellLoad:
+    new_tokens = context_tokens if load.cache == "cold" else turn_tokens(context_tokens)
+    return CellLoad(
+        prompt_tokens=context_tokens,
+        cached_tokens=context_tokens - new_tokens,
+        output_tokens=output_tokens,
+        concurrency=load.concurrency,
+        workload_class=load.workload_class,
+        temperature=load.temperature,
+    )

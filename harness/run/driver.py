@@ -25,6 +25,7 @@ class Reached:
     measuring: httpx.AsyncBaseTransport  # returns exchanges with stamps
     prewarm: Callable[[str, int], Awaitable[None]]  # opens connections of ``measuring`` before the clock starts
     asking: httpx.AsyncBaseTransport | None  # for questions; None: httpx's own
+    real_time: bool = True  # False: the clock stands still while the client works
 
 
 class EngineDriver(Protocol):
@@ -70,4 +71,10 @@ class RehearsalDriver:
         """Simulate one boot."""
         async with self._simulator.launched(spec, setting) as engine:
             transport = engine.transport()
-            yield Reached(engine=engine, measuring=transport, prewarm=transport.prewarm, asking=engine.transport())
+            yield Reached(
+                engine=engine,
+                measuring=transport,
+                prewarm=transport.prewarm,
+                asking=engine.transport(),
+                real_time=False,
+            )

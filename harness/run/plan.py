@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from harness.records.cell import CellGroup, Configuration, LoadPoint
 from harness.records.identity import content_id
 from harness.records.plan import Plan, PlannedLaunch, PlannedTrial
 from harness.records.trial import MEASURING_VERSION
-from harness.run.cost import EngineCost, Fills, predict_trial_s
+from harness.run.cost import EngineCost, Expected, Fills, PredictRound, predict_trial
 from harness.workload.spec import streams_for
 
 
@@ -40,6 +40,7 @@ class PlanRequest:
     identity: Identity
     budget: Budget
     most_speculative_tokens: int  # of the whole sweep: all arms replay the same prompts
+    predictions: Mapping[str, PredictRound] = field(default_factory=dict)  # by configuration id; else by ``cost``
     done_trials: frozenset[str] = frozenset()
 
 
@@ -73,23 +74,33 @@ def trial_id(launch: str, load: LoadPoint) -> str:
 def _launch(request: PlanRequest, group: CellGroup, round_number: int, *, ordinal: int) -> PlannedLaunch:
     configuration = group.configuration
     key = launch_key(configuration, round_number, request.identity)
-    cost = request.cost
+    predict = request.predictions.get(configuration.configuration_id, request.cost.of_round)
     trials = []
     fills = Fills()
     for load in _ordered_loads(group.loads, request.base.seed, key):
-        name = trial_id(key, load)
         shape = streams_for(load, drafts=request.base.drafts_per_cell, k=request.most_speculative_tokens)
-        seconds = predict_trial_s(load, cost, shape, fills=fills.needed(load))
-        if request.budget.cell_s is not None:
-            seconds = min(seconds, request.budget.cell_s)
-        trials.append(PlannedTrial(trial_id=name, load=load, predicted_s=seconds, done=name in request.done_trials))
+        expected = predict_trial(load, predict, shape, fills=fills.needed(load))
+        trials.append(_trial(request, trial_id(key, load), load, expected))
     return PlannedLaunch(
         launch_key=key,
         ordinal=ordinal,
         round=round_number,
         configuration=configuration,
         trials=tuple(trials),
-        predicted_launch_s=cost.launch_s,
+        predicted_launch_s=request.cost.launch_s,
+    )
+
+
+def _trial(request: PlanRequest, name: str, load: LoadPoint, expected: Expected) -> PlannedTrial:
+    limit_s = request.budget.cell_s
+    cut = limit_s is not None and expected.wall_s > limit_s
+    return PlannedTrial(
+        trial_id=name,
+        load=load,
+        predicted_s=expected.wall_s if limit_s is None else min(expected.wall_s, limit_s),
+        done=name in request.done_trials,
+        ttft_s=expected.ttft_s,
+        uncut_s=expected.wall_s if cut else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,18 +14,21 @@ from harness.recipe.build import Places, build_launch
 from harness.recipe.load import LoadedRecipe
 from harness.recipe.simulated import build_simulated, require_simulation, unsimulated, unsimulated_hint
 from harness.recipe.spec import LaunchSpec
-from harness.records.manifest import HostFacts, Manifest
+from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration
+from harness.records.manifest import SIMULATED_MARK, HostFacts, Manifest
 from harness.records.plan import Plan
 from harness.records.trial import MEASURING_VERSION
-from harness.run.cost import EngineCost
+from harness.run.cost import EngineCost, ModelledCost, PredictRound
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
-from harness.simulator.scenario import Scenario
+from harness.simulator.scenario import Scenario, load_scenario
+from harness.simulator.settings import scenario_for, settings_for
 from harness.sweep.cells import Expansion, expand
 from harness.sweep.load import Sweep
 from harness.workload.spec import StreamShape, require_buildable, streams_for
 
 DISTRIBUTION = "harness-spec"
 NO_TRACES = "This version plans the launches of a trace and does not replay it: times are of the boots alone."
+_ANY_SCENARIO = "quiet"  # its truth is replaced by the configuration's, and predictions know no noise
 _REPORTED_LIBRARIES = ("httpx", "h11", "numpy", "scipy", "pandas", "matplotlib", "pydantic")
 
 
@@ -83,7 +87,7 @@ def plan_sweep(
     file = sweep.file
     time_s = wishes.time_limit_s if wishes.time_limit_s is not None else file.budget.time
     budget = Budget(time_s=time_s, cell_s=file.budget.cell)
-    most_k = max((group.configuration.num_speculative_tokens or 0) for group in expansion.groups)
+    most_k = max(_planned_k(recipe, group.configuration) for group in expansion.groups)
     loads = {load.load_id: load for group in expansion.groups for load in group.loads}
     for load in loads.values():
         require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
@@ -93,6 +97,7 @@ def plan_sweep(
                 _base(sweep, recipe, expansion),
                 seed=earlier.seed if earlier else wishes.seed,
                 simulated=wishes.scenario is not None,
+                mark=_mark(wishes.scenario),
             ),
             groups=expansion.groups,
             rounds=wishes.launches or file.repeat.launches,
@@ -100,6 +105,7 @@ def plan_sweep(
             identity=Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id),
             budget=budget,
             most_speculative_tokens=most_k,
+            predictions=_predictions(recipe, expansion),
             done_trials=done_trials,
         )
     )
@@ -152,6 +158,7 @@ def new_manifest(planned: PlannedSweep, *, run_id: str, started_at: str, command
         versions={name: importlib.metadata.version(name) for name in _REPORTED_LIBRARIES}
         | {"python": platform.python_version()},
         simulated=planned.scenario is not None,
+        mark=_mark(planned.scenario),
         scenario=planned.scenario.described() if planned.scenario else None,
     )
 
@@ -159,6 +166,10 @@ def new_manifest(planned: PlannedSweep, *, run_id: str, started_at: str, command
 def harness_version() -> str:
     """Of this installation."""
     return importlib.metadata.version(DISTRIBUTION)
+
+
+def _mark(scenario: Scenario | None) -> str | None:
+    return None if scenario is None else SIMULATED_MARK
 
 
 def _require_simulated(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion) -> None:
@@ -199,6 +210,31 @@ def _cost(recipe: LoadedRecipe) -> EngineCost:
         prefill_tokens_per_s=measuring.prefill_tokens_per_s,
         decode_tokens_per_s=measuring.decode_tokens_per_s,
     )
+
+
+def _planned_k(recipe: LoadedRecipe, configuration: Configuration) -> int:
+    """Where the operator's own file decides k, what is taken to be in it: how many requests suffice depends on k."""
+    k = configuration.num_speculative_tokens
+    simulation = recipe.recipe.simulation
+    assumed = dict(simulation.assumes) if simulation else {}
+    known = k if k is not None else (recipe.recipe.launch_defaults | assumed).get(NUM_SPECULATIVE_TOKENS)
+    return known if isinstance(known, int) else 0
+
+
+def _predictions(recipe: LoadedRecipe, expansion: Expansion) -> dict[str, PredictRound]:
+    """From the recipe's own simulation, as far as it has one: better than its declared speeds, for any engine."""
+    found: dict[str, PredictRound] = {}
+    if recipe.recipe.simulation is None or recipe.recipe.launch.style == "attach":
+        return found
+    any_scenario = load_scenario(_ANY_SCENARIO)
+    for group in expansion.groups:
+        with suppress(InputError):  # what cannot be simulated is predicted from the declared speeds
+            spec = build_simulated(recipe, group.configuration).simulation
+            assert spec is not None  # build_simulated made it
+            scenario = scenario_for(spec, any_scenario)
+            model = ModelledCost(scenario.truth, settings_for(spec, scenario))
+            found[group.configuration.configuration_id] = model.of_round
+    return found
 
 
 def _require_same(manifest: Manifest, sweep: Sweep, recipe: LoadedRecipe, host: HostFacts) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.records.cell import LoadPoint
 from harness.records.workload import Prompt, StreamPlan
 from harness.run.bench import Bench
-from harness.workload.cache import PromptCache
+from harness.workload.cache import TextStore
 from harness.workload.prompts import TextSource, Workload, build_workload
-from harness.workload.spec import StreamShape
+from harness.workload.spec import StreamShape, warmup_context_tokens
 
 MOST_WARMUP_ROUNDS = 5
 _WARMUP_SEED_OFFSET = 1_000_003  # warm-up texts are other texts than the measured ones
@@ -34,7 +34,7 @@ class Prompts:
     launch, by the first cell that needs it.
     """
 
-    def __init__(self, bench: Bench, *, cache: PromptCache | None, seed: int, launch_id: str) -> None:
+    def __init__(self, bench: Bench, *, cache: TextStore | None, seed: int, launch_id: str) -> None:
         self._seed = seed
         self._launch_id = launch_id
         self._filled: set[str] = set()
@@ -53,10 +53,11 @@ class Prompts:
 
     async def _cold(self, load: LoadPoint, shape: StreamShape, *, salt: str) -> TrialPrompts:
         workload = await self._build(load, turns=shape.turns, salt=salt)
+        short = replace(load, context_tokens=warmup_context_tokens(load))
 
         async def warmup_round(number: int) -> Sequence[StreamPlan]:
             offset = _WARMUP_SEED_OFFSET * (number + 1)
-            warmup = await self._build(load, turns=1, salt=f"{salt}-warm-up-{number}", seed_offset=offset)
+            warmup = await self._build(short, turns=1, salt=f"{salt}-warm-up-{number}", seed_offset=offset)
             return warmup.streams
 
         return TrialPrompts(fills=(), warmup_round=warmup_round, streams=workload.streams)

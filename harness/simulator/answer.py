@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class Answer:
 
     def ids(self, start: int, count: int) -> list[int]:
         """Return their ids."""
-        return [int.from_bytes(token.encode(), "little") % VOCABULARY for token in self._tokens(start, count)]
+        return [_id_of(token) for token in self._tokens(start, count)]
 
     def _tokens(self, start: int, count: int) -> Iterator[str]:
         for position in range(start, start + count):
@@ -41,6 +42,11 @@ class Answer:
             while index >= len(self._words):
                 self._words += self._rng.integers(0, 1 << 30, _DRAWN_AT_ONCE).tolist()
             yield word(self._words[index])
+
+
+@lru_cache(maxsize=1024)  # answers are made of few words
+def _id_of(token: str) -> int:
+    return int.from_bytes(token.encode(), "little") % VOCABULARY
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -67,7 +67,7 @@ class FrontSettings:
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     root: str = "simulated"  # what /v1/models gives as the model's origin
     started_at: float = 0.0  # wall clock of the boot, in seconds since 1970
-    prompt_ids: bool = True  # in a reply where ids are asked for; those of deep prompts cost more than all the rest
+    prompt_ids: bool = True  # in /tokenize and where a request asks; those of deep prompts cost more than all the rest
     speculation_of_requests: bool = True  # in the last event of a stream
 
 
@@ -158,7 +158,7 @@ class Front:
         return {
             "count": tokens_in(prompt),
             "max_model_len": self._engine.settings.max_model_tokens,
-            "tokens": token_ids(prompt),
+            "tokens": token_ids(prompt) if self._settings.prompt_ids else [],
             "token_strs": strings,
         }
 

@@ -12,10 +12,8 @@ from harness.simulator.model import Speculation, StepLaw, StepOutcome, outcome_o
 from harness.simulator.noise import generator
 from harness.simulator.scenario import Scenario
 from harness.simulator.tokens import tokens_in
-from harness.simulator.truth import Truth
+from harness.simulator.truth import Truth, class_like
 
-# What a class is like, nearest first, where a truth has not measured it.
-_LIKE = {"agentic": ("code",), "structured": ("code",), "repetitive": ("filler", "numbered_words", "code")}
 _NATURAL_TOKENS = 600  # of an answer that may end by itself, half as much more or less
 
 
@@ -138,8 +136,6 @@ def outcome_at(fate: Fate, position: int) -> StepOutcome:
 def _truth_for(scenario: Scenario, workload_class: str, shift: float, *, looping: bool) -> tuple[Truth, str]:
     """The truth with the log-odds of this one request. A class that it does not know drafts like one that it does."""
     truth = scenario.truth
-    known = truth.drafts.log_odds
-    candidates = (workload_class, *_LIKE.get(workload_class, ()))
-    name = next((each for each in candidates if each in known), truth.default_class)
-    own = scenario.faults.loop_log_odds if looping else known[name] + shift
+    name = class_like(truth, workload_class)
+    own = scenario.faults.loop_log_odds if looping else truth.drafts.log_odds[name] + shift
     return replace(truth, drafts=replace(truth.drafts, log_odds={name: own})), name

@@ -15,6 +15,8 @@ from harness.yaml_model import FileModel, did_you_mean, validated
 from harness.yaml_source import read_source
 
 TRUTHS = Path(__file__).parent / "truths"
+# What a class is like, nearest first, where a truth has not measured it.
+_LIKE = {"agentic": ("code",), "structured": ("code",), "repetitive": ("filler", "numbered_words", "code")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,12 @@ def log_odds_of(truth: Truth, workload_class: str) -> float:
     except KeyError:
         what = f'the simulated engine "{truth.name}" knows no workload class "{workload_class}"'
         raise InputError(what, hint=did_you_mean(workload_class, truth.drafts.log_odds)) from None
+
+
+def class_like(truth: Truth, workload_class: str) -> str:
+    """Return the class by whose log-odds a truth drafts ``workload_class``: its own, else one that is like it."""
+    candidates = (workload_class, *_LIKE.get(workload_class, ()))
+    return next((each for each in candidates if each in truth.drafts.log_odds), truth.default_class)
 
 
 _Seconds = Annotated[float, Field(ge=0)]

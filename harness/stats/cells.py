@@ -96,6 +96,7 @@ def cell_document(summary: CellSummary) -> dict[str, object]:
         "spread": {name: list(bounds) for name, bounds in summary.spread.items()},
         "null_reasons": summary.null_reasons,
         "doubts": [asdict(doubt) for doubt in summary.doubts],
+        "simulated": any(trial.simulated for trial in summary.trials),
         "cell_id": cell.cell_id,
         "configuration_id": cell.configuration.configuration_id,
     }

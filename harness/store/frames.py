@@ -72,6 +72,7 @@ CELL_COLUMNS: tuple[Column, ...] = (
     *_SPREAD_COLUMNS,
     _column(BY_POSITION, "string", "accepted at each position / drafts, separated by spaces", required=False),
     _column("doubts", "string", "kinds, separated by spaces; empty: none", required=False),
+    _column("simulated", "boolean", "no engine ran: the figures come from a model"),
 )
 TRIAL_COLUMNS: tuple[Column, ...] = (
     *_IDENTITY_COLUMNS,
@@ -84,6 +85,7 @@ TRIAL_COLUMNS: tuple[Column, ...] = (
     *_METRIC_COLUMNS,
     _column(BY_POSITION, "string", "accepted at each position / drafts, separated by spaces", required=False),
     _column("doubts", "string", "kinds, separated by spaces; empty: none", required=False),
+    _column("simulated", "boolean", "no engine ran: the figures come from a model"),
 )
 
 
@@ -172,6 +174,7 @@ def _cell_row(summary: CellSummary) -> dict[str, object]:
         **spread,
         BY_POSITION: _positions(summary.by_position),
         "doubts": _kinds(doubt.kind for doubt in summary.doubts),
+        "simulated": any(trial.simulated for trial in summary.trials),
     }
 
 
@@ -187,6 +190,7 @@ def _trial_row(pair: tuple[CellSummary, TrialSummary]) -> dict[str, object]:
         **trial.metrics.values,
         BY_POSITION: _positions(trial.metrics.by_position),
         "doubts": _kinds(doubt.kind for doubt in trial.doubts),
+        "simulated": trial.simulated,
     }
 
 

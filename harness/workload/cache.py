@@ -1,13 +1,15 @@
-"""Texts on disk, so that a launch does not pay for those of the launch before it. Safe to delete at any time."""
+"""Texts that were made before: on disk for the next run, in memory for the next launch. Safe to lose at any time."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import tempfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -16,6 +18,17 @@ from harness.records.codec import from_json, to_json
 from harness.workload.texts import Texts
 
 FOLDER_VARIABLE = "HARNESS_CACHE_DIR"
+MOST_CHARACTERS = 128 * 1024 * 1024  # in memory
+
+
+class TextStore(Protocol):
+    """Keeps texts under a key."""
+
+    def load(self, key: str) -> Texts | None:
+        """Return the texts kept under ``key``, or None."""
+
+    def store(self, key: str, texts: Texts) -> None:
+        """Keep the texts, if possible."""
 
 
 class _Entry(BaseModel):
@@ -55,6 +68,48 @@ class PromptCache:
 
     def _file(self, key: str) -> Path:
         return self._folder / f"{key}.json"
+
+
+class SessionTexts:
+    """Keeps texts in memory for as long as a process lives, in front of another store.
+
+    Every launch of a session sends the same texts: reading those of deep prompts back from disk takes longer than
+    most of what a rehearsal does. Beyond ``most_characters``, what was not used for longest is forgotten here.
+    """
+
+    def __init__(self, behind: TextStore, *, most_characters: int = MOST_CHARACTERS) -> None:
+        self._behind = behind
+        self._most = most_characters
+        self._kept: OrderedDict[str, Texts] = OrderedDict()
+        self._characters = 0
+
+    def load(self, key: str) -> Texts | None:
+        """Return the texts kept under ``key``, here or behind."""
+        kept = self._kept.get(key)
+        if kept is not None:
+            self._kept.move_to_end(key)
+            return kept
+        found = self._behind.load(key)
+        if found is not None:
+            self._remember(key, found)
+        return found
+
+    def store(self, key: str, texts: Texts) -> None:
+        """Keep the texts, here and behind."""
+        self._remember(key, texts)
+        self._behind.store(key, texts)
+
+    def _remember(self, key: str, texts: Texts) -> None:
+        former = self._kept.pop(key, None)
+        self._characters += _characters(texts) - (_characters(former) if former is not None else 0)
+        self._kept[key] = texts
+        while self._characters > self._most:
+            _, forgotten = self._kept.popitem(last=False)
+            self._characters -= _characters(forgotten)
+
+
+def _characters(texts: Texts) -> int:
+    return sum(len(text.text) for group in (texts.fills, *texts.streams) for text in group)
 
 
 def _replace(file: Path, content: str) -> None:

@@ -6,7 +6,7 @@ the closing finishes it, since one such word costs one token nearly everywhere. 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import EndpointError, InputError
@@ -17,6 +17,7 @@ MOST_COUNTS = 10  # per text; two or three are normal
 _TOLERANCE_RATIO = 0.005
 _TOLERANCE_TOKENS = 4
 _NEARBY_CUTS = 12
+_MOST_GUESSES = 4  # by weight, for one text: more would creep towards the target from one side
 _CLOSING_TEXT = (
     "and so we came to the old wall by the way that was all of it for no one could say a word to us but it was a long"
     " day and we had to go on as if all was one to him or her who should do so much in so short a time until we came"
@@ -113,7 +114,7 @@ class Fitter:
     def __init__(self, count_tokens: CountTokens, calibration: Calibration) -> None:
         self._count_tokens = count_tokens
         self.calibration = calibration
-        self._tokens_per_weight = 1.0  # as the last text had it, so that the next one starts nearer
+        self.tokens_per_weight = 1.0  # as the last text had it, so that the next one starts nearer
 
     async def fit(self, frame: Frame, supply: Supply, *, target: int, start: Probe, within: int = 0) -> Fitted:
         """Return a text of ``target`` tokens, whatever the server adds included.
@@ -135,7 +136,7 @@ class Fitter:
                 hint=f"Its head, its instruction and the server's template alone take {start.tokens} tokens.",
             )
         search = _Search(self.calibration, supply, target=target, start=start)
-        search.tokens_per_weight = self._tokens_per_weight
+        search.tokens_per_weight = self.tokens_per_weight
         for _ in range(MOST_COUNTS):
             words, closing_words = search.next_cut()
             text = frame.text(supply.body(words), closing_words)
@@ -143,7 +144,7 @@ class Fitter:
             search.learn(probe)
             if abs(probe.tokens - target) <= within:
                 break
-        self._tokens_per_weight = search.tokens_per_weight
+        self.tokens_per_weight = search.tokens_per_weight
         best = search.best
         if abs(best.tokens - target) > max(within, tolerance_tokens(target)):
             raise EndpointError(
@@ -208,20 +209,35 @@ class _Search:
         here = self._supply.weight(anchor.words)
         ideal = max(1, self._supply.words_up_to(here + wanted / rate))
         # Characters are exact weights: no need to narrow, and every nearby cut may be the one.
-        low, high = (1, self._supply.words) if self._calibration.by_character else self._bracket()
-        if not low <= ideal <= high:
+        exact = self._calibration.by_character
+        low, high = (1, self._supply.words) if exact else self._bracket()
+        stuck = len(self._probes) > _MOST_GUESSES and not exact
+        if stuck or not low <= ideal <= high:
             ideal = (low + high) // 2  # the weights are wrong about these words: halve what is left
-
-        def miss(cut: tuple[int, int]) -> tuple[int, int]:
-            moved = (self._supply.weight(cut[0]) - here) * rate + self._closing_change(anchor, cut[1])
-            # In whole tokens, so that among equally good guesses the one that leaves most room for the next is taken.
-            return abs(round(anchor.tokens + moved) - self._target), abs(cut[0] - ideal) + abs(cut[1] - self._room)
 
         nearby = range(max(low, ideal - _NEARBY_CUTS), min(high, ideal + _NEARBY_CUTS) + 1)
         counted = {probe.words for probe in self._probes}  # their closings were considered, and none is exact
         fresh = [words for words in nearby if words not in counted]
-        cuts = ((words, closing_words) for words in fresh or nearby for closing_words in range(1, 2 * self._room + 1))
-        return min((cut for cut in cuts if cut not in self._tried), key=miss, default=(ideal, self._room))
+        return self._nearest(fresh or nearby, anchor, ideal) or (ideal, self._room)
+
+    def _nearest(self, candidates: Sequence[int], anchor: Probe, ideal: int) -> tuple[int, int] | None:
+        """Return the cut that should miss least and, of those, leaves most room for the next; the first of equals."""
+        # One loop over thousands of cuts, several times a text: nothing in it that can be outside.
+        changes = [self._closing_change(anchor, words) for words in range(1, 2 * self._room + 1)]
+        here, room, target, tried = self._supply.weight(anchor.words), self._room, self._target, self._tried
+        best: tuple[int, int, int, int] | None = None
+        for words in candidates:
+            moved = (self._supply.weight(words) - here) * self.tokens_per_weight
+            aside = abs(words - ideal)
+            for closing_words, change in enumerate(changes, start=1):
+                # In whole tokens: a fraction is no reason to prefer one guess to another.
+                miss = abs(round(anchor.tokens + (moved + change)) - target)
+                if best is not None and miss > best[0]:
+                    continue
+                found = (miss, aside + abs(closing_words - room))
+                if (best is None or found < best[:2]) and (words, closing_words) not in tried:
+                    best = (*found, words, closing_words)
+        return None if best is None else best[2:]
 
     def _bracket(self) -> tuple[int, int]:
         """Return the least and most words that can still be right, from the counts so far, within those at hand."""

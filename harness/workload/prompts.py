@@ -9,11 +9,11 @@ from harness.records.cell import LoadPoint
 from harness.records.identity import content_id
 from harness.records.workload import Prompt, StreamPlan
 from harness.records.workload import workload_id as workload_id_of
-from harness.workload.cache import PromptCache
+from harness.workload.cache import TextStore
 from harness.workload.fitting import Calibration, CountTokens, count, tolerance_tokens
 from harness.workload.nonce import nonce_head
 from harness.workload.spec import require_buildable
-from harness.workload.texts import PromptOrder, Text, Texts, calibrated, write_texts
+from harness.workload.texts import Prefix, PromptOrder, Text, Texts, calibrated, write_texts
 
 _MOST_NONCES = 16  # tried per head, where heads differ in tokens
 
@@ -38,11 +38,12 @@ class TextSource:
     and tokenizer: texts are kept under it.
     """
 
-    def __init__(self, count_tokens: CountTokens, *, tokenizer: str = "", cache: PromptCache | None = None) -> None:
+    def __init__(self, count_tokens: CountTokens, *, tokenizer: str = "", cache: TextStore | None = None) -> None:
         self.count_tokens = count_tokens
         self._tokenizer = tokenizer
         self._cache = cache
         self._calibrations: dict[str, Calibration] = {}
+        self._prefixes: dict[tuple[str, int, int, int], Prefix] = {}
 
     async def texts(self, order: PromptOrder) -> Texts:
         """Return the texts of an order: kept ones if they still have the promised count, else new ones."""
@@ -52,7 +53,7 @@ class TextSource:
             return kept
         if order.workload_class not in self._calibrations:
             self._calibrations[order.workload_class] = await calibrated(self.count_tokens, order.workload_class)
-        made = await write_texts(self.count_tokens, order, self._calibrations[order.workload_class])
+        made = await write_texts(self.count_tokens, order, self._calibrations[order.workload_class], self._prefixes)
         if self._cache:
             self._cache.store(key, made)
         return made
@@ -156,7 +157,7 @@ class _Heads:
 
 
 def _prompt(head: str, text: Text) -> Prompt:
-    return Prompt(text=head + text.text, tokens=text.tokens, content=content_id(text.text))
+    return Prompt(text=head + text.text, tokens=text.tokens, content=text.content)
 
 
 def _miss(prompts: list[Prompt], texts: list[Text]) -> int:

@@ -12,6 +12,9 @@ from harness.workload.classes import content_class_named
 # Planning values, used before anything is measured.
 ACCEPTED_RATIO = 0.85  # of a drafted token, given that all before it were accepted; high, so that drafts suffice
 NATURAL_RATIO = 0.5  # of the limit, where answers end by themselves
+MOST_COLD_TOKENS = 262_144  # prompt tokens that a cold trial computes, once its streams have sent two requests
+DEEP_ROUND_TOKENS = 32_768  # from here on, a cold round is too dear for a warm-up
+SHALLOW_CONTEXT_TOKENS = 2048  # what a deep cold cell is warmed up with
 LEAST_CONTEXT_TOKENS = 96  # below it, head, closing words and instruction leave no room for text
 LEAST_REUSED_CONTEXT_TOKENS = 192  # the same beside a prefix that is worth reusing
 
@@ -35,6 +38,9 @@ def streams_for(
 ) -> StreamShape:
     """Return how many requests each stream sends, so that the cell has at least ``drafts`` drafts.
 
+    A cold cell computes each prompt anew, which at depth takes minutes: there it gets as many requests as
+    MOST_COLD_TOKENS allow, two at the least. Its drafts may then be too few, which its figures say.
+
     Args:
         load: what is asked for.
         drafts: least per cell, over all streams.
@@ -55,7 +61,15 @@ def streams_for(
         )
     per_request = drafts_per_request(load, k=k, accepted_ratio=accepted_ratio)
     turns = max(1, math.ceil(drafts / (per_request * load.concurrency)))
+    if load.cache == "cold":
+        turns = min(turns, _affordable_turns(load))
     return StreamShape(streams=load.concurrency, turns=turns, drafts=per_request * load.concurrency * turns)
+
+
+def warmup_context_tokens(load: LoadPoint) -> int:
+    """Return the prompt length of warm-up requests: the cell's own, or a short one where a cold round takes minutes."""
+    deep = load.cache == "cold" and load.context_tokens * load.concurrency >= DEEP_ROUND_TOKENS
+    return min(load.context_tokens, SHALLOW_CONTEXT_TOKENS) if deep else load.context_tokens
 
 
 def drafts_per_request(load: LoadPoint, *, k: int, accepted_ratio: float = ACCEPTED_RATIO) -> float:
@@ -91,3 +105,8 @@ def require_buildable(load: LoadPoint, *, where: str | None = None) -> None:
         )
     if load.concurrency < 1 or load.output.tokens < 1:
         raise InputError("concurrency and output_tokens must be at least 1", where=where)
+
+
+def _affordable_turns(load: LoadPoint) -> int:
+    least = math.ceil(2 / load.concurrency)
+    return max(least, MOST_COLD_TOKENS // (load.context_tokens * load.concurrency))

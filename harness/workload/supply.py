@@ -6,6 +6,8 @@ import bisect
 import math
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import accumulate
 
 from harness.workload.corpus import Corpus
 from harness.workload.nonce import shuffled
@@ -46,15 +48,11 @@ class Supply:
 
     def _grow(self, passage: str) -> None:
         start = len(self._text)
-        self._text += f"\n\n{passage}" if self._text else passage
-        end = start
-        for word in _WORD.finditer(self._text, start):
-            self._weights.append(self._weights[-1] + self._weigh(self._text[end : word.end()]))
-            self._cuts.append(word.end())
-            end = word.end()
-
-    def _weigh(self, chunk: str) -> float:
-        return float(len(chunk)) if self._by_character else sum(map(_piece_tokens, _PIECE.findall(chunk)))
+        added = f"\n\n{passage}" if self._text else passage
+        ends, weights = _words_of(added, by_character=self._by_character)
+        self._text += added
+        self._cuts += [start + end for end in ends]
+        self._weights += list(accumulate(weights, initial=self._weights[-1]))[1:]
 
 
 def passages_for(corpus: Corpus, *, seed: int, label: str, index: int, context_tokens: int) -> Iterator[str]:
@@ -74,6 +72,19 @@ def passages_for(corpus: Corpus, *, seed: int, label: str, index: int, context_t
     while True:
         yield from shuffled(corpus.passages, seed, label, index, "again", again)
         again += 1
+
+
+@lru_cache(maxsize=8192)  # passages come again in other texts
+def _words_of(passage: str, *, by_character: bool) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return where each word ends, and its weight with the blanks before it."""
+    ends = tuple(word.end() for word in _WORD.finditer(passage))
+    chunks = [passage[start:end] for start, end in zip((0, *ends), ends, strict=False)]
+    return ends, tuple(float(len(chunk)) if by_character else _weight(chunk) for chunk in chunks)
+
+
+@lru_cache(maxsize=65536)
+def _weight(chunk: str) -> float:
+    return sum(map(_piece_tokens, _PIECE.findall(chunk)))
 
 
 def _piece_tokens(piece: str) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 from harness.records.identity import content_id
 from harness.workload.classes import ContentClass, content_class_named
@@ -35,12 +36,17 @@ class PromptOrder:
         return content_id([asdict(self), load_corpus(self.workload_class).sha256, TEXT_VERSION])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Text:
     """A prompt without its head."""
 
     text: str
     tokens: int  # with a head, as counted
+
+    @cached_property
+    def content(self) -> str:
+        """Identity of the text. Cached: every launch asks for that of every text, and long ones take a while."""
+        return content_id(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +64,42 @@ async def calibrated(count_tokens: CountTokens, workload_class: str) -> Calibrat
     return await calibrate(count_tokens, _frame(content_class_named(workload_class), heads[0]), heads)
 
 
-async def write_texts(count_tokens: CountTokens, order: PromptOrder, calibration: Calibration) -> Texts:
+class Prefix(NamedTuple):
+    """A prefix that was fitted, and what the fitter had learned by then."""
+
+    fitted: Fitted
+    tokens_per_weight: float
+
+
+async def write_texts(
+    count_tokens: CountTokens,
+    order: PromptOrder,
+    calibration: Calibration,
+    prefixes: dict[tuple[str, int, int, int], Prefix] | None = None,
+) -> Texts:
     """Make the texts of an order.
+
+    Args:
+        count_tokens: of the server.
+        order: which texts.
+        calibration: of the class.
+        prefixes: those made for other orders of the same server, by class, context, seed and number: orders for other
+            numbers of streams begin with the same ones. New ones are added.
 
     Raises:
         InputError: the context is smaller than the frame of a prompt.
         EndpointError: the server's counts do not let any text come near enough.
     """
-    writer = _Writer(Fitter(count_tokens, calibration), order)
+    writer = _Writer(Fitter(count_tokens, calibration), order, {} if prefixes is None else prefixes)
     if order.cache == "cold":
         return await writer.cold()
     return await writer.reused(prefixes=1 if order.cache == "shared" else order.streams)
 
 
 class _Writer:
-    def __init__(self, fitter: Fitter, order: PromptOrder) -> None:
+    def __init__(self, fitter: Fitter, order: PromptOrder, prefixes: dict[tuple[str, int, int, int], Prefix]) -> None:
         self._fitter = fitter
+        self._prefixes = prefixes
         self._calibration = fitter.calibration
         self._order = order
         self._class = content_class_named(order.workload_class)
@@ -105,6 +131,15 @@ class _Writer:
         return self._texts(tuple(map(_text, filled)), streams)
 
     async def _prefix(self, index: int) -> Fitted:
+        order = self._order
+        key = (order.workload_class, order.context_tokens, order.seed, index)
+        if key not in self._prefixes:
+            self._prefixes[key] = Prefix(await self._fitted_prefix(index), self._fitter.tokens_per_weight)
+        known = self._prefixes[key]
+        self._fitter.tokens_per_weight = known.tokens_per_weight  # texts do not depend on which orders came before
+        return known.fitted
+
+    async def _fitted_prefix(self, index: int) -> Fitted:
         target = self._order.context_tokens - turn_tokens(self._order.context_tokens)
         frame = self._frame(nonce_head(_BUILD, index))
         supply = self._supply("prefix", index)

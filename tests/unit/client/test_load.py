@@ -14,6 +14,7 @@ from harness.client.load import LoadResult, run_closed_loop
 from harness.client.openai import PreparedRequest, prepare
 from harness.client.transport import StampedTransport
 from harness.records.cell import LoadPoint, OutputLength
+from harness.records.trial import ClientFacts
 from harness.records.workload import Prompt
 from tests.fakes.byte_server import Step, byte_server, chunked, reply
 from tests.fakes.recorded import captured
@@ -46,13 +47,17 @@ def requests_for(endpoint: Endpoint, streams: int, tokens: int, turns: int = 1) 
     ]
 
 
-def measure(url: str, *, streams: int = 1, tokens: int = 20, turns: int = 1, timeout_s: float = 10.0) -> LoadResult:
+def measure(
+    url: str, *, streams: int = 1, tokens: int = 20, turns: int = 1, timeout_s: float = 10.0, real_time: bool = True
+) -> LoadResult:
     async def main() -> LoadResult:
         transport = StampedTransport()
         async with httpx.AsyncClient(transport=transport) as http:
             endpoint = await probe(http, url, None)
             requests = requests_for(endpoint, streams, tokens, turns)
-            return await run_closed_loop(transport, requests, read_timeout_s=timeout_s, prewarm=transport.prewarm)
+            return await run_closed_loop(
+                transport, requests, read_timeout_s=timeout_s, prewarm=transport.prewarm, real_time=real_time
+            )
 
     return asyncio.run(main())
 
@@ -84,6 +89,13 @@ def test_first_token_rate_and_acceptance_come_back(steps: str) -> None:
     assert result.client.loop_lag_max_s is not None
     assert result.client.cpu_ratio is not None and 0 < result.client.cpu_ratio < 1.5
     assert result.window_s >= max(record.closed_s or 0.0 for record in result.requests)
+
+
+def test_where_time_is_not_real_the_client_does_not_watch_itself() -> None:
+    with truth_process("--ttft-us", "1000", "--step-us", "1000") as truth:
+        result = measure(truth.url, real_time=False)
+    assert result.client == ClientFacts()
+    assert result.requests[0].outcome == "length"
 
 
 def test_a_role_event_that_comes_early_is_no_token() -> None:

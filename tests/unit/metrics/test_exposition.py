@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.parser import text_fd_to_metric_families
 
 from harness.errors import EndpointError
 from harness.metrics.exposition import parse
@@ -85,3 +87,69 @@ def test_no_text_makes_it_fail_in_another_way(text: str) -> None:
         parse(text)
     except EndpointError as error:
         assert "line" in error.what
+
+
+def as_the_parser_has_it(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_fd_to_metric_families(StringIO(text, newline="\n")):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def as_we_have_it(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    return {
+        name: [(sample.labels, sample.value) for sample in samples] for name, samples in parse(text).by_name.items()
+    }
+
+
+@pytest.mark.parametrize("page", sorted(FIXTURES.glob("*.txt")), ids=lambda page: page.stem)
+def test_a_real_page_means_what_the_parser_says(page: Path) -> None:
+    text = page.read_text()
+    assert as_we_have_it(text) == as_the_parser_has_it(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# TYPE a counter\na 3\n",  # renamed by the parser
+        "# TYPE a_total counter\na_total 3\n",
+        "# HELP a\n# TYPE a gauge\na 3 1700000000000\n",
+        '# HELP a says \\n "so"\na{x="1"} 3\n',
+        'a{x="1",} 3\n',
+        'a{x="1", y="2"} 3\n',
+        'a{x="}"} 3\n a 4 \n\n# nothing\n#\n',
+        'a{x="1,y=2"} 1e-05\na 12345678901234567\n',
+        '{"a",x="1"} 3\n',
+        '# TYPE a summary\na_sum 3\na_count 4\na{quantile="0.5"} 1\n',
+        "# TYPE b gauge\na 1\nb 2\na 3\n",
+    ],
+)
+def test_an_unusual_page_too(text: str) -> None:
+    assert as_we_have_it(text) == as_the_parser_has_it(text)
+
+
+_NAMES = st.sampled_from(["a", "a_total", "b_bucket", "vllm:c_total", "vllm:c", "vllm:c_sum", "vllm:c_count"])
+_VALUES = st.sampled_from(["3", "-1", "2.5", "1e+09", "1.0e-3", "NaN", "+Inf", "0x1", "1_0", "3 17", "", "x"])
+_LABELS = st.sampled_from(
+    ["", "{}", '{e="0"}', '{e="0",m="a b"}', '{e="0",e="1"}', '{m="a\\"b"}', '{e="0"', '{__name__="z"}']
+)
+_COMMENTS = st.builds(
+    "# {} {} {}".format,
+    st.sampled_from(["TYPE", "HELP", "EOF"]),
+    _NAMES,
+    st.sampled_from(["counter", "gauge", "histogram", "summary", "untyped", "odd", ""]),
+)
+_LINES = st.builds("{}{} {}".format, _NAMES, _LABELS, _VALUES) | _COMMENTS
+
+
+@given(st.lists(_LINES, max_size=8))
+def test_any_page_means_what_the_parser_says_or_is_refused_like_there(lines: list[str]) -> None:
+    text = "\n".join(lines) + "\n"
+    try:
+        wanted = as_the_parser_has_it(text)
+    except (ValueError, IndexError, KeyError):
+        with pytest.raises(EndpointError):
+            parse(text)
+        return
+    assert repr(as_we_have_it(text)).replace(".0", "") == repr(wanted).replace(".0", "")  # NaN is not equal to itself

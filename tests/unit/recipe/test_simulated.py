@@ -118,7 +118,8 @@ def test_a_mistake_in_it_is_found_when_the_recipe_is_read(line: str, says: str) 
     [
         ({}, "0731-anemll", 5),
         ({"checkpoint": "vision-exp", "num_speculative_tokens": 6}, "vision-exp-anemll", 6),
-        ({"image": "stage-c", "checkpoint": "official-0731", "num_speculative_tokens": 5}, "preview-stage-c", 5),
+        ({"image": "stage-c", "checkpoint": "official-0731", "num_speculative_tokens": 5}, "0731-stage-c", 5),
+        ({"image": "stage-c", "num_speculative_tokens": 5}, "preview-stage-c", 5),
         ({"num_speculative_tokens": 0}, "0731-anemll", 0),
     ],
 )

@@ -58,6 +58,8 @@ RECORDS: tuple[type, ...] = (
 st.register_type_strategy(float, SECONDS)
 st.register_type_strategy(str, TEXT)
 st.register_type_strategy(Configuration, CONFIGURATIONS)
+SCENARIOS = st.none() | st.dictionaries(TEXT, KNOB | st.dictionaries(TEXT, KNOB, max_size=2), max_size=4)
+st.register_type_strategy(Manifest, st.builds(Manifest, scenario=SCENARIOS))
 
 
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)

@@ -29,11 +29,12 @@ from harness.records.events import (
     TrialDone,
     TrialStarted,
 )
-from harness.records.plan import Plan
-from harness.report.labels import labels_of
+from harness.records.plan import Plan, PlannedTrial
+from harness.report.labels import labels_of, streams
 from harness.report.models import ReportView
 from harness.report.progress import ProgressState
 from harness.report.terminal import LiveProgress, print_plan, print_result
+from harness.units import format_tokens
 from tests.fakes.run_builder import FakeRun, RunShape, fake_run
 
 RUN = fake_run(RunShape(contexts=(256,), repeats=1))
@@ -217,6 +218,26 @@ def test_the_plan_names_order_refusals_and_time() -> None:
     assert "Refused: k=32: the recipe allows up to 16" in text
     assert "inert without speculation" in text
     assert "differences from about 12.6 % on can be seen" in text
+
+
+def test_the_plan_says_what_the_dearest_cells_cost_and_what_will_not_end() -> None:
+    console, file = _console(200)
+    first, *rest = RUN.plan.launches
+    cheap, dear, *others = first.trials
+    trials = (replace(cheap, predicted_s=60.0), replace(dear, predicted_s=900.0, uncut_s=1500.0, ttft_s=282.0))
+    plan: Plan = replace(RUN.plan, launches=(replace(first, trials=(*trials, *others)), *rest))
+
+    print_plan(plan, console)
+
+    lines = file.getvalue().splitlines()
+    (dearest,) = [line for line in lines if line.startswith("Dearest cells of a launch: ")]
+    assert dearest.split(": ", 1)[1].startswith(f"{_load_of(dear)}: 25 min (time to first token 4 min 42 s); ")
+    (cut,) = [line for line in lines if line.startswith("budget.cell ends after 15 min, before ")]
+    assert _load_of(dear) in cut and _load_of(cheap) not in cut
+
+
+def _load_of(trial: PlannedTrial) -> str:
+    return f"{format_tokens(trial.load.context_tokens)} tokens · {streams(trial.load.concurrency)}"
 
 
 def test_the_plan_says_what_is_done_and_what_does_not_fit() -> None:

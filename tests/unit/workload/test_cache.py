@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.workload.cache import PromptCache, cache_folder
+from harness.workload.cache import PromptCache, SessionTexts, cache_folder
 from harness.workload.texts import Text, Texts
 
 
@@ -66,6 +66,45 @@ def test_concurrent_writers_leave_one_whole_file(tmp_path: Path) -> None:
 def test_the_folder_is_named_by_the_environment_or_the_platform(tmp_path: Path) -> None:
     assert cache_folder({"HARNESS_CACHE_DIR": str(tmp_path)}) == tmp_path
     assert cache_folder({}).name == "harness"
+
+
+def test_a_session_reads_what_it_has_seen_once(tmp_path: Path) -> None:
+    PromptCache(tmp_path).store("key", texts("a"))
+    session = SessionTexts(PromptCache(tmp_path))
+
+    first = session.load("key")
+    (tmp_path / "prompts" / "key.json").unlink()
+
+    assert first == texts("a")
+    assert session.load("key") is first
+    assert session.load("other") is None
+
+
+def test_what_a_session_stores_is_there_for_the_next_one(tmp_path: Path) -> None:
+    session = SessionTexts(PromptCache(tmp_path))
+    session.store("key", made := texts("a"))
+
+    assert session.load("key") is made
+    assert SessionTexts(PromptCache(tmp_path)).load("key") == made
+
+
+def test_a_session_forgets_what_was_not_used_for_longest(tmp_path: Path) -> None:
+    session = SessionTexts(PromptCache(tmp_path), most_characters=3 * len("fill" + "a 0\u2028\n") + 1)
+    for key in ("a", "b", "c"):
+        session.store(key, texts(key, count=1))
+        session.load("a")
+    session.store("d", texts("d", count=1))
+    for file in (tmp_path / "prompts").iterdir():
+        file.unlink()
+
+    assert [key for key in "abcd" if session.load(key) is not None] == ["a", "c", "d"]
+
+
+def test_texts_beyond_all_memory_are_still_kept_on_disk(tmp_path: Path) -> None:
+    session = SessionTexts(PromptCache(tmp_path), most_characters=3)
+    session.store("key", texts("a"))
+
+    assert session.load("key") == texts("a")
 
 
 def _store_and_load(folder: Path, writer: int) -> bool:
