@@ -179,9 +179,9 @@ class _SelfWatch:
     def start(self) -> None:
         self._cancel_timer()
         self.started_s = self._loop.time()
-        self._cpu_s = time.process_time()
         self._lag_max_s = 0.0
         if self._real_time:
+            self._cpu_s = time.process_time()
             self._schedule(self.started_s)
 
     def stop(self) -> tuple[ClientFacts, float]:

@@ -18,6 +18,7 @@ class PrefixCache:
         self._block_tokens = block_tokens
         self._capacity_tokens = capacity_tokens
         self._kept: OrderedDict[int, bytes] = OrderedDict()  # by number, the one that was used last at the end
+        self._heads: dict[int, bytes] = {}
         self._by_head: dict[bytes, list[int]] = {}
         self._number = 0
         self._tokens = 0
@@ -38,11 +39,12 @@ class PrefixCache:
         """Keep what was computed: a prompt, and the answer after it."""
         if tokens_in(text) < self._block_tokens or self._capacity_tokens <= 0:
             return
-        numbers = self._by_head.setdefault(salt + self._head(text), [])
-        self._forget([number for number in numbers if text.startswith(self._kept[number])])
+        head = salt + self._head(text)
+        self._forget([number for number in self._by_head.get(head, ()) if text.startswith(self._kept[number])])
         self._number += 1
         self._kept[self._number] = text
-        self._by_head.setdefault(salt + self._head(text), []).append(self._number)
+        self._heads[self._number] = head
+        self._by_head.setdefault(head, []).append(self._number)
         self._tokens += tokens_in(text)
         while self._tokens > self._capacity_tokens and len(self._kept) > 1:
             self._forget([next(iter(self._kept))])
@@ -50,13 +52,10 @@ class PrefixCache:
     def _forget(self, numbers: list[int]) -> None:
         for number in numbers:
             self._tokens -= tokens_in(self._kept.pop(number))
-        if numbers:
-            gone = set(numbers)
-            self._by_head = {
-                head: left
-                for head, kept in self._by_head.items()
-                if (left := [number for number in kept if number not in gone])
-            }
+            head = self._heads.pop(number)
+            self._by_head[head].remove(number)
+            if not self._by_head[head]:
+                del self._by_head[head]
 
     def _head(self, prompt: bytes) -> bytes:
         return prompt[: self._block_tokens * TOKEN_BYTES]

@@ -222,7 +222,8 @@ class _LateBody(httpx.AsyncByteStream):
 
 
 def _lower(request: httpx.Request) -> dict[str, str]:
-    return {name.lower(): value for name, value in request.headers.items()}
+    # Not through its items, for each of which httpx looks at all to guess their encoding.
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers.raw}
 
 
 def _deferred(exchange: SimulatedExchange) -> httpx.Response:

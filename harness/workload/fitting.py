@@ -6,6 +6,7 @@ the closing finishes it, since one such word costs one token nearly everywhere. 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ MOST_COUNTS = 10  # per text; two or three are normal
 _TOLERANCE_RATIO = 0.005
 _TOLERANCE_TOKENS = 4
 _NEARBY_CUTS = 12
+_NEARBY_CLOSINGS = 4
 _MOST_GUESSES = 4  # by weight, for one text: more would creep towards the target from one side
 _CLOSING_TEXT = (
     "and so we came to the old wall by the way that was all of it for no one could say a word to us but it was a long"
@@ -222,16 +224,16 @@ class _Search:
 
     def _nearest(self, candidates: Sequence[int], anchor: Probe, ideal: int) -> tuple[int, int] | None:
         """Return the cut that should miss least and, of those, leaves most room for the next; the first of equals."""
-        # One loop over thousands of cuts, several times a text: nothing in it that can be outside.
         changes = [self._closing_change(anchor, words) for words in range(1, 2 * self._room + 1)]
         here, room, target, tried = self._supply.weight(anchor.words), self._room, self._target, self._tried
         best: tuple[int, int, int, int] | None = None
         for words in candidates:
             moved = (self._supply.weight(words) - here) * self.tokens_per_weight
             aside = abs(words - ideal)
-            for closing_words, change in enumerate(changes, start=1):
+            fits = bisect_left(changes, target - anchor.tokens - moved)
+            for closing_words in range(max(1, fits - _NEARBY_CLOSINGS), min(len(changes), fits + _NEARBY_CLOSINGS) + 1):
                 # In whole tokens: a fraction is no reason to prefer one guess to another.
-                miss = abs(round(anchor.tokens + (moved + change)) - target)
+                miss = abs(round(anchor.tokens + (moved + changes[closing_words - 1])) - target)
                 if best is not None and miss > best[0]:
                     continue
                 found = (miss, aside + abs(closing_words - room))

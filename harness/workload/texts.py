@@ -13,7 +13,7 @@ from harness.workload.fitting import Calibration, CountTokens, Fitted, Fitter, F
 from harness.workload.nonce import nonce_head, without_nonce
 from harness.workload.supply import Supply, passages_for
 
-TEXT_VERSION = 2  # of how texts are made: another one makes other texts
+TEXT_VERSION = 3  # of how texts are made: another one makes other texts
 _PREFIX_RATIO = 0.01  # how far a reused prefix may be from its size; the whole prompt is exact all the same
 _CALIBRATING_HEADS = 5
 _BUILD = "build"  # the salt of the nonces that are there while texts are fitted
