@@ -77,12 +77,6 @@ def lines_of(done: Done, desk: Desk) -> list[str]:
             id="k that the recipe does not allow",
         ),
         pytest.param(
-            "[0, 2]",
-            "[0, yes]",
-            snapshot(['error: small.yaml:8:31: num_speculative_tokens: expected a whole number, not "yes"']),
-            id="a word for a number",
-        ),
-        pytest.param(
             "  draft_model: tinydraft\n  num_speculative_tokens: [0,",
             "  num_speculative_tokens: [1,",
             snapshot(
@@ -146,7 +140,6 @@ def lines_of(done: Done, desk: Desk) -> list[str]:
             snapshot(["error: small.yaml:5:1: a tab where YAML wants spaces", "  Indent with spaces."]),
             id="no YAML",
         ),
-        pytest.param(GOOD, "", snapshot(["error: small.yaml: the file is empty"]), id="empty file"),
         pytest.param(
             "tiny\n",
             "tiny\n  args: [--api-key, sesame-open]\n",
@@ -173,7 +166,6 @@ def test_a_wrong_sweep_file_is_refused(desk: Desk, before: str, after: str, mess
         pytest.param(
             ("missing.yaml",), snapshot(['error: no sweep file "missing.yaml"', "  Known here: …"]), id="missing file"
         ),
-        pytest.param((".",), snapshot(['error: no sweep file "."', "  Known here: …"]), id="a folder"),
         pytest.param(
             ("small.yaml", "--set", "temprature=0.5"),
             snapshot(
@@ -183,11 +175,6 @@ def test_a_wrong_sweep_file_is_refused(desk: Desk, before: str, after: str, mess
                 ]
             ),
             id="unknown knob",
-        ),
-        pytest.param(
-            ("small.yaml", "--set", "temperature"),
-            snapshot(["error: --set temperature: expected KEY=VALUE", "  For example --set num_speculative_tokens=5."]),
-            id="no value",
         ),
         pytest.param(
             ("small.yaml", "--set", "temperature=hot"),

@@ -148,7 +148,6 @@ def test_another_run_is_not_carried_on_with(
         (of_a_newer_version, ("show", "--json")),
         (with_a_damaged_manifest, ("show",)),
         (with_a_damaged_journal, ("show", "--json")),
-        (with_a_damaged_journal, ("report",)),
     ],
 )
 def test_what_cannot_be_read_is_not_shown(
@@ -203,7 +202,7 @@ def test_json_is_one_document_with_the_names_of_the_contract(copied: Desk) -> No
     assert plain["null_reasons"]["acceptance_length"] == "no speculation"
 
 
-@pytest.mark.parametrize("command", [("show",), ("plan", "small.yaml"), ("report",)])
+@pytest.mark.parametrize("command", [("show",), ("plan", "small.yaml")])
 def test_tables_go_to_stderr(copied: Desk, command: tuple[str, ...]) -> None:
     done = copied.run(*command)
 
