@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import linear_regression, median
 
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration
 from harness.records.identity import content_id
 from harness.records.launch import CanaryReading
 
-_LEAST_PEERS = 2
+_LEAST_PEERS = 3
+PREDICTION_LIMIT_RATIO = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class CanaryReference:
 
     configuration_id: str
     family: str | None  # None: of another run, and no peer of other configurations
+    num_speculative_tokens: int | None
     reading: CanaryReading
     at: str  # wall clock
 
@@ -32,34 +34,45 @@ class CanaryVerdict:
 
     ratio: float | None
     against: str
+    least_limit_ratio: float = 0.0  # a prediction is not as good as a measurement of the same
 
     def is_slow(self, limit_ratio: float) -> bool:
         """The boot is slower than its like by more than the limit."""
-        return self.ratio is not None and self.ratio > 1 + limit_ratio
+        return self.ratio is not None and self.ratio > 1 + max(limit_ratio, self.least_limit_ratio)
 
 
 def judge(configuration: Configuration, reading: CanaryReading, references: Sequence[CanaryReference]) -> CanaryVerdict:
-    """Compare with launches of the same configuration by step time, else with the other ones by time to first token.
+    """Compare step times: with boots of the same configuration, else with what boots at other k predict for this one.
 
-    A step costs more with every drafted token, so step times compare only within a configuration. The time to the
-    first token of one short prompt is nearly the same for all that differ in nothing else and draft, or do not.
+    Within a family a step costs a + b k seconds, so three boots at two values of k predict the others.
     """
     same = [each for each in references if each.configuration_id == configuration.configuration_id]
     if same:
         ratio = reading.step_s / median(each.reading.step_s for each in same)
         return CanaryVerdict(ratio=ratio, against=_named(same, "of this configuration"))
     peers = [each for each in references if each.family == family(configuration)]
-    if len(peers) < _LEAST_PEERS:
+    predicted_s = _predicted_step_s(configuration.num_speculative_tokens, peers)
+    if predicted_s is None:
         return CanaryVerdict(ratio=None, against="nothing yet")
-    ratio = reading.ttft_s / median(each.reading.ttft_s for each in peers)
-    return CanaryVerdict(ratio=ratio, against=_named(peers, "of other configurations"))
+    return CanaryVerdict(
+        ratio=reading.step_s / predicted_s,
+        against=f"what {_named(peers, 'at other k')} predict",
+        least_limit_ratio=PREDICTION_LIMIT_RATIO,
+    )
+
+
+def _predicted_step_s(k: int | None, peers: Sequence[CanaryReference]) -> float | None:
+    known = [(each.num_speculative_tokens, each.reading.step_s) for each in peers]
+    points = [(float(depth), step_s) for depth, step_s in known if depth is not None]
+    if k is None or len(points) < _LEAST_PEERS or len({depth for depth, _ in points}) < 2:
+        return None
+    line = linear_regression([depth for depth, _ in points], [step_s for _, step_s in points])
+    predicted_s = line.intercept + line.slope * k
+    return predicted_s if predicted_s > 0 else None
 
 
 def family(configuration: Configuration) -> str:
-    """Return what configurations have in common whose first tokens take the same time.
-
-    The draft reads the prompt too, however many tokens it then drafts; any other knob may change the prefill.
-    """
+    """Return what configurations have in common that differ in how many tokens they draft, and in nothing else."""
     others = {name: value for name, value in configuration.knobs.items() if name != NUM_SPECULATIVE_TOKENS}
     return content_id([configuration.recipe, configuration.num_speculative_tokens == 0, others])
 

@@ -259,6 +259,7 @@ class _Session:
             CanaryReference(
                 configuration_id=record.configuration.configuration_id,
                 family=family(record.configuration),
+                num_speculative_tokens=record.configuration.num_speculative_tokens,
                 reading=record.canary_before,
                 at=record.started_at,
             )
@@ -266,7 +267,13 @@ class _Session:
             if record.outcome == "measured" and record.canary_before is not None
         ]
         stored = [
-            CanaryReference(configuration_id=canary.configuration_id, family=None, reading=canary.reading, at=canary.at)
+            CanaryReference(
+                configuration_id=canary.configuration_id,
+                family=None,
+                num_speculative_tokens=None,
+                reading=canary.reading,
+                at=canary.at,
+            )
             for canary in self._task.stored_canaries
             if canary.measuring_version == MEASURING_VERSION and canary.engine_version == self._engine_version()
         ]

@@ -17,6 +17,7 @@ def boot(k: int, *, step_s: float = 0.02, ttft_s: float = 0.04, elsewhere: bool 
     return CanaryReference(
         configuration_id=configuration(k).configuration_id,
         family=None if elsewhere else family(configuration(k)),
+        num_speculative_tokens=k,
         reading=CanaryReading(step_s=step_s, ttft_s=ttft_s),
         at="2026-01-02T03:04:05+00:00",
     )
@@ -36,13 +37,28 @@ def test_boots_of_the_same_configuration_compare_by_step_time() -> None:
     assert "3 boots of this configuration, the oldest of 2026-01-02" in verdict.against
 
 
-def test_other_configurations_compare_by_time_to_first_token_and_only_their_like() -> None:
-    references = [boot(2, ttft_s=0.040), boot(6, ttft_s=0.042), boot(0, ttft_s=0.010)]
-    slow = judge(configuration(4), CanaryReading(step_s=0.9, ttft_s=0.070), references)
-    assert slow.is_slow(0.2)
-    fine = judge(configuration(4), CanaryReading(step_s=0.9, ttft_s=0.045), references)
-    assert not fine.is_slow(0.2), "a step costs more with every drafted token: no reason to call a boot slow"
-    assert judge(configuration(0), CanaryReading(step_s=0.9, ttft_s=0.5), references[:2]).ratio is None
+def test_boots_at_other_k_predict_the_step() -> None:
+    references = [boot(1, step_s=0.032), boot(2, step_s=0.035), boot(6, step_s=0.047)]
+    fine = judge(configuration(10), CanaryReading(step_s=0.060, ttft_s=9.9), references)
+    assert fine.ratio == pytest.approx(0.060 / 0.059, rel=0.01), "a first token also waits for its draft: no evidence"
+    assert not fine.is_slow(0.03)
+    slow = judge(configuration(10), CanaryReading(step_s=0.090, ttft_s=0.1), references)
+    assert slow.is_slow(0.03)
+    assert slow.against == "what 3 boots at other k, the oldest of 2026-01-02 predict"
+
+
+def test_a_prediction_needs_three_boots_at_two_depths_and_leaves_room() -> None:
+    reading = CanaryReading(step_s=9.0, ttft_s=9.0)
+    assert judge(configuration(10), reading, [boot(1), boot(2)]).ratio is None
+    assert judge(configuration(10), reading, [boot(2), boot(2), boot(2)]).ratio is None
+    near = judge(configuration(4), CanaryReading(step_s=0.023, ttft_s=0.1), [boot(1), boot(2), boot(6)])
+    assert near.ratio == pytest.approx(1.15)
+    assert not near.is_slow(0.03), "15 % beside a prediction is no reason to pay for another boot"
+
+
+def test_no_speculation_is_not_predicted_from_boots_that_draft() -> None:
+    references = [boot(1), boot(2), boot(6)]
+    assert judge(configuration(0), CanaryReading(step_s=9.0, ttft_s=9.0), references).ratio is None
 
 
 def test_boots_of_other_runs_are_no_peers_of_other_configurations() -> None:
