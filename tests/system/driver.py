@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests" / "fakes" / "fake_vllm.py"
 HARNESS = Path(sys.executable).with_name("harness")
 MARK = "TEST_DESK"  # in the environment of everything that a desk starts, and of what that starts
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0  # two busy cores
 _POLL_S = 0.02
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "MPLCONFIGDIR")
 
@@ -87,6 +87,7 @@ class Desk:
     environment: dict[str, str] = field(default_factory=dict)
     started: list[Started] = field(default_factory=list)
     root: Path | None = None  # where results/ lies, if not here
+    program: Path = HARNESS
 
     @property
     def results(self) -> Path:
@@ -96,13 +97,13 @@ class Desk:
     def reports(self) -> Path:
         return (self.root or self.folder) / "reports"
 
-    def start(self, *arguments: str, program: Path = HARNESS, **variables: str) -> Started:
+    def start(self, *arguments: str, **variables: str) -> Started:
         """Start the command in the desk's folder."""
         number = len(self.started)
         out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
-                [str(program), *arguments],
+                [str(self.program), *arguments],
                 cwd=self.folder,
                 env=self.environment | variables,
                 stdin=subprocess.DEVNULL,
@@ -112,9 +113,9 @@ class Desk:
         self.started.append(Started(process=process, out=out, err=err))
         return self.started[-1]
 
-    def run(self, *arguments: str, patience_s: float = PATIENCE_S, **variables: str) -> Done:
+    def run(self, *arguments: str, **variables: str) -> Done:
         """Run the command to its end."""
-        return self.start(*arguments, **variables).end(patience_s=patience_s)
+        return self.start(*arguments, **variables).end()
 
     def runs(self) -> list[Path]:
         """The folders of all runs, finished or not."""
@@ -179,7 +180,7 @@ class Desk:
     def write_sweep(self, name: str = "small", *, knobs: Mapping[str, object] | None = None, **keys: object) -> str:
         """Write a sweep of two configurations with one cell each, and return its file's name. None takes a key out."""
         tree: dict[str, object] = {"sweep": name, "recipe": "quick", "repeat": {"drafts": 1}} | keys
-        tree["knobs"] = {key: value for key, value in (SMALL | (knobs or {})).items() if value is not None}
+        tree["knobs"] = {key: value for key, value in (SMALL | dict(knobs or {})).items() if value is not None}
         path = self.folder / f"{name}.yaml"
         path.write_text(json.dumps({key: value for key, value in tree.items() if value is not None}, indent=1))
         return path.name

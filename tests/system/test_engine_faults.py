@@ -35,7 +35,8 @@ class Swept:
         return launch
 
     def cell(self, fault: str) -> dict[str, Any]:
-        (cell,) = [each for each in self.document["cells"] if fault in each["args"]]
+        cells: list[dict[str, Any]] = self.document["cells"]
+        (cell,) = [each for each in cells if fault in each["args"]]
         return cell
 
     def doubts(self, fault: str) -> set[str]:
@@ -46,7 +47,7 @@ def sweep_over(desk: Desk, *faults: str, drafts: int = 1, **knobs: object) -> Sw
     """Run a sweep with a configuration for each fault, and one without. A fault is the switches of the stand-in."""
     axis = [arguments(fault) for fault in (GOOD, *faults)]
     named = {"args": axis, "num_speculative_tokens": 2} | knobs
-    done = desk.run("sweep", desk.write_sweep(knobs=named, repeat={"drafts": drafts}), patience_s=240)
+    done = desk.run("sweep", desk.write_sweep(knobs=named, repeat={"drafts": drafts}))
     desk.require_no_engine()
     assert desk.journal()[-1]["outcome"] == "finished"
     assert list(desk.reports.glob("*/report.html"))

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.system.driver import HARNESS, Desk, Done, Started, wait_until
+from tests.system.driver import HARNESS, PATIENCE_S, Desk, Done, Started, wait_until
 from tests.system.stages import STAGES, Stage, require_complete, staged_sweep
 
 pytestmark = pytest.mark.system
@@ -135,7 +135,7 @@ def _drained(terminal: int) -> bool:
 
 
 def _wait_or_kill(pid: int) -> int:
-    until_s = time.monotonic() + 60
+    until_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < until_s:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
@@ -159,7 +159,7 @@ def test_a_reader_of_the_log_that_goes_away_does_not_end_the_run(desk: Desk) -> 
     process.stderr.readline()
     process.stderr.close()
 
-    assert process.wait(90) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert len(desk.of_kind("trial")) == 2
     assert list(desk.reports.glob("*/report.html"))
     desk.require_no_engine()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.driver import ROOT, Desk, Done, new_desk
+from tests.system.driver import ROOT, Desk, new_desk
 
 pytestmark = pytest.mark.system
 
@@ -40,18 +40,15 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def outside(tmp_path_factory: pytest.TempPathFactory, font_cache: Path) -> Iterator[Desk]:
-    """An empty folder, far from the checkout."""
+def outside(tmp_path_factory: pytest.TempPathFactory, font_cache: Path, program: Path) -> Iterator[Desk]:
+    """An empty folder, far from the checkout, and the program of the wheel."""
     desk = new_desk(tmp_path_factory.mktemp("outside"), MPLCONFIGDIR=str(font_cache))
+    desk.program = program
     (desk.folder / "recipes" / "quick" / "recipe.yaml").unlink()
     (desk.folder / "recipes" / "quick").rmdir()
     (desk.folder / "recipes").rmdir()
     yield desk
     desk.clear()
-
-
-def run(desk: Desk, program: Path, *arguments: str) -> Done:
-    return desk.start(*arguments, program=program).end()
 
 
 def test_the_wheel_holds_what_travels_and_no_more(wheel: Path) -> None:
@@ -74,10 +71,10 @@ def test_the_program_is_the_one_of_the_wheel(program: Path) -> None:
     assert done.stdout.startswith(str(program.parents[1]))
 
 
-def test_recipes_sweeps_and_schemas_are_found(outside: Desk, program: Path) -> None:
-    plan = run(outside, program, "plan", "laptop")
-    schema = run(outside, program, "schema")
-    unknown = run(outside, program, "plan", "lapdog")
+def test_recipes_sweeps_and_schemas_are_found(outside: Desk) -> None:
+    plan = outside.run("plan", "laptop")
+    schema = outside.run("schema")
+    unknown = outside.run("plan", "lapdog")
 
     assert plan.code == 0, plan.err
     assert "laptop on vllm-cpu-tiny: 6 configurations" in plan.err
@@ -86,10 +83,10 @@ def test_recipes_sweeps_and_schemas_are_found(outside: Desk, program: Path) -> N
     assert 'Did you mean "laptop"?' in unknown.err
 
 
-def test_a_sweep_runs(outside: Desk, program: Path) -> None:
+def test_a_sweep_runs(outside: Desk) -> None:
     sweep = outside.write_sweep(recipe="vllm-local", knobs={"num_speculative_tokens": 2})
 
-    done = run(outside, program, "sweep", sweep)
+    done = outside.run("sweep", sweep)
 
     assert done.code == 0, done.err
     assert len(outside.of_kind("trial")) == 1
