@@ -16,7 +16,7 @@ from harness.client.transport import StampedTransport
 from harness.records.cell import LoadPoint, OutputLength
 from harness.records.trial import ClientFacts
 from harness.records.workload import Prompt
-from tests.fakes.byte_server import Step, byte_server, chunked, reply
+from tests.fakes.byte_server import ByteServer, Step, byte_server, chunked, reply
 from tests.fakes.recorded import captured
 from tests.fakes.truth_process import TruthProcess, truth_process
 
@@ -177,15 +177,24 @@ def test_a_dying_engine_ends_the_window_at_once() -> None:
         head = chunked(b'data: {"choices":[{"index":0,"text":"a","token_ids":[1]}]}\n\n', end=False)
         async with byte_server([head, "hang"]) as server, StampedTransport() as transport:
             abort = asyncio.Event()
-            asyncio.get_running_loop().call_later(0.3, abort.set)
+            dying = asyncio.create_task(_abort_once_served(server, 4, abort))
             requests = requests_for(endpoint_at(server.url), 4, 10, turns=2)
-            return await run_closed_loop(transport, requests, read_timeout_s=60, abort=abort)
+            result = await run_closed_loop(transport, requests, read_timeout_s=60, abort=abort)
+            await dying
+            return result
 
     result = run(main())
     assert result.aborted
     assert [(record.outcome, record.turn) for record in result.requests] == [("cancelled", 0)] * 4
     assert [len(record.batches) for record in result.requests] == [1] * 4
     assert result.window_s < 5
+
+
+async def _abort_once_served(server: ByteServer, requests: int, abort: asyncio.Event) -> None:
+    while len(server.requests) < requests:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # the bytes are written: what is ready to be read is read before this ends
+    abort.set()
 
 
 def test_an_abort_that_never_comes_changes_nothing() -> None:
