@@ -135,6 +135,7 @@ async def _run_stream(
 async def _run_all(jobs: Sequence[Awaitable[None]], abort: asyncio.Event | None) -> bool:
     """Run ``jobs`` until all have ended or ``abort`` is set. True if it was. Leaves no task behind."""
     running = asyncio.gather(*jobs, return_exceptions=True)
+    running.add_done_callback(_looked_at)
     stopper = asyncio.ensure_future(abort.wait()) if abort is not None else None
     try:
         waiting: set[asyncio.Future[Any]] = {running} if stopper is None else {running, stopper}
@@ -150,6 +151,12 @@ async def _run_all(jobs: Sequence[Awaitable[None]], abort: asyncio.Event | None)
         for task in left:
             task.cancel()
         await asyncio.wait(left)  # unlike awaiting each, this lets a cancellation of ours through
+
+
+def _looked_at(future: asyncio.Future[Any]) -> None:
+    """Take the exception of a cancelled gathering, which the loop would report as lost."""
+    if not future.cancelled():
+        future.exception()
 
 
 @contextmanager
