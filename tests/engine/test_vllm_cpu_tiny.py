@@ -124,7 +124,7 @@ async def boot(folder: Path, launch_id: str, spec: LaunchSpec) -> Answered:
         facts = engine.boot_facts()
         assert facts is not None
         assert facts.engine_version == "0.32.0"
-        assert (facts.kv_cache_tokens or 0) > 50_000
+        assert (facts.kv_cache_tokens or 0) > 16_384  # the longest prompt that the pair takes
         result = await answered(engine, client)
         require_configuration(result.live, spec)
         return result
