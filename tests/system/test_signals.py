@@ -9,11 +9,12 @@ import shlex
 import signal
 import subprocess
 import time
+from dataclasses import replace
 
 import pytest
 
 from tests.system.driver import HARNESS, PATIENCE_S, Desk, Done, Started, wait_until
-from tests.system.stages import STAGES, Stage, require_complete, staged_sweep
+from tests.system.stages import SLOW_STEPS, STAGES, Stage, require_complete, staged_sweep
 
 pytestmark = pytest.mark.system
 
@@ -166,7 +167,9 @@ def test_a_reader_of_the_log_that_goes_away_does_not_end_the_run(desk: Desk) -> 
 
 
 def test_watching_ends_with_the_run_and_json_is_whole_in_between(desk: Desk) -> None:
-    running = STAGES["second trial"].begin(desk, staged_sweep(desk))
+    # Its boot is long, so that both watchers are there before the run ends.
+    stage = replace(STAGES["second boot"], switches=f"{SLOW_STEPS} slow_boot_s=8")
+    running = stage.begin(desk, staged_sweep(desk))
 
     between = desk.run("show", "--json").document()
     follower, tired = desk.start("show", "--follow"), desk.start("show", "--follow")
