@@ -59,6 +59,21 @@ class LoadPoint:
     thinking: str = "off"
 
     @property
+    def columns(self) -> dict[str, KnobValue]:
+        """The load by the names of tables and JSON, in their order. ``output_tokens`` there is what came, not this."""
+        return {
+            "class": self.workload_class,
+            "cache": self.cache,
+            "context_tokens": self.context_tokens,
+            "concurrency": self.concurrency,
+            "asked_output_tokens": self.output.tokens,
+            "natural_output": self.output.natural,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "thinking": self.thinking,
+        }
+
+    @property
     def load_id(self) -> str:
         """Identity of the load alone, the same in every arm."""
         return content_id(

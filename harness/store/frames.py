@@ -200,15 +200,7 @@ def _identity(cell: Cell) -> dict[str, object]:
         "configuration": cell.configuration.label,
         "configuration_id": cell.configuration.configuration_id,
         "cell_id": cell.cell_id,
-        "class": load.workload_class,
-        "cache": load.cache,
-        "context_tokens": load.context_tokens,
-        "concurrency": load.concurrency,
-        "asked_output_tokens": load.output.tokens,
-        "natural_output": load.output.natural,
-        "temperature": load.temperature,
-        "top_p": load.top_p,
-        "thinking": load.thinking,
+        **load.columns,
     }
 
 
