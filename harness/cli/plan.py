@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,27 +18,13 @@ from harness.report.terminal import print_plan, stderr_console
 @click.option("--resume", metavar="RUN", help="Count what this run has measured as done.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as one JSON document on stdout.")
 def command(
-    file: str,
-    root: Path | None,
-    engine: str | None,
-    scenario: str | None,
-    overrides: tuple[str, ...],
-    seed: int,
-    launches: int | None,
     resume: str | None,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Show what the sweep in FILE would launch, refuse and cost. Nothing is launched."""
-    options = PlanOptions(
-        file=file,
-        root=root,
-        engine=engine,
-        scenario=scenario,
-        overrides=overrides,
-        seed=seed,
-        launches=launches,
-    )
-    earlier = stored_run(resume, root_of(root))[1] if resume else None
+    options = PlanOptions(**chosen)
+    earlier = stored_run(resume, root_of(options.root))[1] if resume else None
     plan = plan_from(options, earlier=earlier).plan
     if as_json:
         write_document(to_json(plan))
