@@ -7,8 +7,9 @@
         [--realtime]           ahead of every other process (root): shows the client, not the rest of a busy machine
 
 Prints a Markdown table; each figure is the median over the repeats. Exit status 1 if the harness misses a target.
-The server starts afresh for every run. Errors are client minus server, stream by stream: TTFT against the first event
-leaving the server after it had read the request; decode and step against the span and the median gap of its events.
+Server and client have a core each, as they have where the engine is another machine. The server starts afresh for
+every run. Errors are client minus server, stream by stream: TTFT against the first event leaving the server after it
+had read the request; decode and step against the span and the median gap of its events.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from statistics import median
 from urllib.request import urlopen
 
 TTFT_US, STEP_US, STEPS = 200_000, 20_000, "3,1,6,2,4"
+_CORES = sorted(os.sched_getaffinity(0))
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -54,11 +56,20 @@ def running_server(folder: Path, *, truthd: Path | None) -> Iterator[Server]:
         command += [part for pair in zip(("--ttft-us", "--step-us", "--steps"), schedule, strict=True) for part in pair]
     with subprocess.Popen(command, cwd=_REPOSITORY, stdout=subprocess.DEVNULL) as process:
         try:
+            _keep_apart(process.pid)
             url = f"http://127.0.0.1:{port}"
             _wait_until_healthy(url)
             yield Server(url=url, log=log, compiled=truthd is not None)
         finally:
             process.terminate()
+
+
+def _keep_apart(server_pid: int) -> None:
+    """Server and client on a core each, where there are two: on loopback the kernel likes to wake a client on the core
+    of the server that has just written to it, where it waits until the server is done with all streams."""
+    if len(_CORES) > 1:
+        os.sched_setaffinity(server_pid, _CORES[1:])
+        os.sched_setaffinity(0, _CORES[:1])  # inherited by the other client, a child of this process
 
 
 def read_log(server: Server, streams: int) -> list[Timeline]:

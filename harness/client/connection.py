@@ -30,8 +30,11 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reads: list[tuple[float, bytes]] = []
+        self._followed = 0  # of the reads: how many the framing has seen
+        self._is_due = False  # to follow them, once all sockets that are ready have been read
         self._end: ReplyEnd | None = None  # None between requests
         self._outcome: asyncio.Future[tuple[Ended, str | None]] | None = None
         self._lost = asyncio.Event()
@@ -45,16 +48,15 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Stamp one read."""
-        at_s = self._now()
-        self._reads.append((at_s, data))
-        if self._end is None:
-            self.abort()  # bytes that answer no request
-        elif self._end.feed(data):
-            self._settle(("protocol", "the reply is not HTTP/1") if self._end.mode == "broken" else ("complete", None))
+        """Stamp one read. What it means is looked at after the other sockets that are ready have been stamped too."""
+        self._reads.append((self._now(), data))
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._follow)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange that was waiting, if any."""
+        self._follow()
         self._transport = None
         self._lost.set()
         if exc is not None:
@@ -64,13 +66,28 @@ class Connection(asyncio.Protocol):
         else:
             self._settle(("eof", "the server closed the connection before the reply was complete"))
 
+    @property
+    def _has_unfollowed(self) -> bool:
+        return self._followed < len(self._reads)
+
+    def _follow(self) -> None:
+        """Look for the end of the reply in the reads that have come."""
+        self._is_due = False
+        for _, data in self._reads[self._followed :]:
+            self._followed += 1
+            if self._end is None:
+                self.abort()  # bytes that answer no request
+            elif self._end.feed(data):
+                broken = self._end.mode == "broken"
+                self._settle(("protocol", "the reply is not HTTP/1") if broken else ("complete", None))
+
     # What the pool calls.
 
     @property
     def reusable(self) -> bool:
         """Open, idle, and with nothing unread: a peer that closed in the meantime shows here."""
         transport = self._transport
-        if transport is None or transport.is_closing() or self._end is not None:
+        if transport is None or transport.is_closing() or self._end is not None or self._has_unfollowed:
             return False
         poller = select.poll()
         poller.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -104,8 +121,11 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the connection was lost before the request was sent")
-        loop = asyncio.get_running_loop()
-        self._reads, self._end, self._outcome = [], ReplyEnd(method=method), loop.create_future()
+        self._follow()  # what came unasked
+        if transport.is_closing():
+            raise ConnectionResetError("the connection was lost before the request was sent")
+        self._reads, self._followed = [], 0
+        self._end, self._outcome = ReplyEnd(method=method), self._loop.create_future()
         ended: tuple[Ended, str | None] = ("cancelled", "the request was cancelled")
         sent_s = self._now()
         transport.write(message)
@@ -119,13 +139,13 @@ class Connection(asyncio.Protocol):
         return exchange
 
     def _close_exchange(self, sent_s: float, ended: tuple[Ended, str | None], method: str) -> SocketExchange:
-        reads, end = self._reads, self._end
+        reads, end, surplus = self._reads, self._end, self._has_unfollowed
         now_s = self._now()
-        self._reads, self._end, self._outcome = [], None, None
+        self._reads, self._followed, self._end, self._outcome = [], 0, None, None
         self.exchanges += 1
         self.idle_since_s = now_s
         unsent = self._transport is not None and self._transport.get_write_buffer_size() > 0
-        if ended[0] != "complete" or end is None or not end.reusable or unsent:
+        if ended[0] != "complete" or end is None or not end.reusable or unsent or surplus:
             self.abort()
         return SocketExchange(
             method=method,
