@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from harness.records.identity import content_id
@@ -12,7 +13,7 @@ CacheMode = Literal["cold", "warm", "shared", "as_recorded"]
 NUM_SPECULATIVE_TOKENS = "num_speculative_tokens"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: its id is asked for often, and kept
 class Configuration:
     """One value for every launch knob that the sweep names, by neutral name. The rest stays as the recipe has it."""
 
@@ -20,7 +21,7 @@ class Configuration:
     knobs: dict[str, KnobValue]
     name: str | None = None  # how the sweep calls it; no part of its identity
 
-    @property
+    @cached_property
     def configuration_id(self) -> str:
         """Identity: the recipe and the knobs, not the name."""
         return content_id({"recipe": self.recipe, "knobs": self.knobs})
@@ -45,7 +46,7 @@ class OutputLength:
     natural: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: its id is asked for often, and kept
 class LoadPoint:
     """One value for every load knob. Sampling is always explicit: a server's own defaults differ by version."""
 
@@ -73,7 +74,7 @@ class LoadPoint:
             "thinking": self.thinking,
         }
 
-    @property
+    @cached_property
     def load_id(self) -> str:
         """Identity of the load alone, the same in every arm."""
         return content_id(
@@ -88,14 +89,14 @@ class LoadPoint:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: its id is asked for often, and kept
 class Cell:
     """A configuration under a load."""
 
     configuration: Configuration
     load: LoadPoint
 
-    @property
+    @cached_property
     def cell_id(self) -> str:
         """Identity: configuration and load."""
         return content_id([self.configuration.configuration_id, self.load.load_id])
