@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import InputError
+from harness.recipe.build_pair import bundled_depth, pair_spec, pair_style, pair_variables
 from harness.recipe.knob import Knob
 from harness.recipe.load import LoadedRecipe
 from harness.recipe.matcher import all_match
@@ -35,24 +36,24 @@ def build_launch(loaded: LoadedRecipe, configuration: Configuration, places: Pla
     """Return the launch of one configuration, whose knobs have neutral names (rules.canonicalise).
 
     Raises:
-        InputError: a rule is against it, a value that the recipe needs is not set, or its style cannot be launched.
+        InputError: a rule is against it, a value that the recipe needs is not set, or one would be run as code.
     """
     recipe = loaded.recipe
-    style = _STYLES.get(recipe.launch.style)
-    if style is None:
-        what = f"cannot launch yet: recipe {recipe.recipe} is of style {recipe.launch.style}"
-        raise InputError(what, hint="`harness plan` works on it, and --engine attach measures it where it runs.")
     verdict = check(recipe, configuration)
     if verdict.because is not None:
         raise InputError(f"{configuration.label} is refused: {verdict.because}", where=recipe.recipe)
+    pair_way = pair_style(recipe, verdict.effective)
+    style = pair_way or _STYLES[recipe.launch.style]
+    pair = pair_spec(loaded, verdict, pair_way) if pair_way else None
     filling = _Filling(loaded, verdict.effective, verdict.configuration.knobs, places)
+    k = filling.num_speculative_tokens()
     launch, measuring = recipe.launch, recipe.measuring
     return LaunchSpec(
         recipe=recipe.recipe,
         configuration=verdict.configuration,
         style=style,
         argv=tuple(filling.argv()) if style == "local_process" else (),
-        environment=filling.environment(),
+        environment=pair_variables(recipe, verdict, pair_way) if pair_way else filling.environment(),
         working_directory=Path(filling.text(launch.working_directory)) if launch.working_directory else None,
         base_url=filling.text(launch.base_url).rstrip("/") if launch.base_url else None,
         served_model=filling.optional(launch.served_model),
@@ -62,13 +63,14 @@ def build_launch(loaded: LoadedRecipe, configuration: Configuration, places: Pla
         ready_timeout_s=launch.ready_timeout_s,
         stop_timeout_s=launch.stop_timeout_s,
         expected_launch_s=launch.expected_launch_s,
-        num_speculative_tokens=filling.num_speculative_tokens(),
+        num_speculative_tokens=bundled_depth(pair) if k is None and pair else k,
         k_may_be_trimmed=any(all_match(condition, verdict.effective) for condition in launch.k_may_be_trimmed_when),
         chat=launch.chat,
         prefill_tokens_per_s=measuring.prefill_tokens_per_s,
         slowest_decode_tokens_per_s=measuring.slowest_decode_tokens_per_s,
         canary_limit_ratio=measuring.canary_limit_ratio,
         warmup_limit_ratio=measuring.warmup_limit_ratio,
+        pair=pair,
     )
 
 

@@ -26,6 +26,11 @@ class Reach(FileModel):
     flag_off: str | None = Field(default=None, description="The flag that says false, for example --no-x.")
     argv: tuple[str, ...] = Field(default=(), description="Words added to the command line, with {value}.")
     environment: str | None = Field(default=None, description="Environment variable.")
+    variables: dict[str, str] = Field(
+        default={},
+        description="Several environment variables, by name: templates with {value}, and with {repository}, {revision} "
+        "and {model} of a value that is written repository@revision.",
+    )
     speculative: str | None = Field(default=None, description="Field of the speculative config.")
 
 
@@ -38,6 +43,7 @@ class Knob(FileModel):
     spelled: tuple[str, ...] = Field(default=(), description="The engine's own spellings, accepted in a sweep too.")
     deprecated: dict[str, str] = Field(default={}, description="Spellings that work but warn: name to warning.")
     values: tuple[bool | int | float | str, ...] = Field(default=(), description="The allowed values; empty: any.")
+    pattern: str | None = Field(default=None, description="Regular expression that the whole of a text must fit.")
     at_least: float | None = Field(default=None, description="Smallest allowed value.")
     at_most: float | None = Field(default=None, description="Largest allowed value.")
     default: bool | int | float | str | tuple[str, ...] | None = Field(
@@ -86,11 +92,17 @@ class Knob(FileModel):
             allowed = ", ".join(shown(each) for each in (*self.values, *self.names))
             raise ValueError(f"{shown(value)} is not allowed (allowed: {allowed})")
         if isinstance(value, bool | str):
+            self._require_fitting(value)
             return
         if self.at_least is not None and value < self.at_least:
             raise ValueError(f"{shown(value)} is too small (at least {self.at_least:g})")
         if self.at_most is not None and value > self.at_most:
             raise ValueError(f"{shown(value)} is too large (at most {self.at_most:g})")
+
+    def _require_fitting(self, value: KnobValue) -> None:
+        if self.pattern is not None and isinstance(value, str) and not re.fullmatch(self.pattern, value):
+            names = f", or one of {', '.join(self.names)}" if self.names else ""
+            raise ValueError(f"{shown(value)} does not have the form of this knob ({self.help}{names})")
 
 
 def honoured_by(patterns: tuple[str, ...], image: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.errors import InputError
 from harness.recipe.knob import Knob
-from harness.recipe.schema import BUILT_IN_NAMES, ENV_PREFIX, LOAD_KNOBS, Recipe
+from harness.recipe.schema import BUILT_IN_NAMES, CHECKPOINT_PARTS, ENV_PREFIX, LOAD_KNOBS, Recipe
 from harness.recipe.template import names_in
 from harness.yaml_model import did_you_mean, validated
 from harness.yaml_source import KeyPath, Source, raise_all, read_source
@@ -51,6 +51,7 @@ def _problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
     yield from _condition_problems(recipe, source)
     yield from _derived_problems(recipe, source)
     yield from _pattern_problems(recipe, source)
+    yield from _pair_problems(recipe, source)
     yield from _simulation_problems(recipe, source)
 
 
@@ -88,7 +89,7 @@ def _template_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
     for name in recipe.knobs:
         path = ("knobs", name)
         for at, text in _texts(source.data["knobs"][name].get("sets") or {}, (*path, "sets")):
-            yield from _names_problem(source, at, text, {"value", *BUILT_IN_NAMES})
+            yield from _names_problem(source, at, text, {"value", *CHECKPOINT_PARTS, *BUILT_IN_NAMES})
         for at, text in _texts(source.data["knobs"][name].get("default"), (*path, "default")):
             yield from _names_problem(source, at, text, set(BUILT_IN_NAMES))
 
@@ -146,7 +147,11 @@ def _conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
             yield ("knobs", name, "inert_when"), condition
     for condition in recipe.launch.k_may_be_trimmed_when:
         yield ("launch", "k_may_be_trimmed_when"), condition
+    for name, about in recipe.environment_variables.known.items():
+        for condition in about.ignored_when:
+            yield ("environment_variables", "known", name, "ignored_when"), condition
     yield from _simulation_conditions(recipe)
+    yield from _pair_conditions(recipe)
 
 
 def _simulation_conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
@@ -161,14 +166,51 @@ def _simulation_conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[st
         yield ("simulation", "rules", index, "require"), rule.require
 
 
+def _pair_conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    pair = recipe.pair
+    for index, override in enumerate(pair.checkout.overrides if pair and pair.checkout else ()):
+        yield ("pair", "checkout", "overrides", index, "when"), override.when
+    for index, addition in enumerate(pair.bundled.additions if pair and pair.bundled else ()):
+        yield ("pair", "bundled", "additions", index, "when"), addition.when
+
+
+def _pair_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    style, pair = recipe.launch.style, recipe.pair
+    wanted = {"two_node_checkout": "checkout", "two_node_bundled": "bundled"}.get(style)
+    if wanted is not None and (pair is None or getattr(pair, wanted) is None):
+        what = f"style {style} needs a section `pair` with `{wanted}`"
+        yield source.error(("launch", "style"), what)
+
+
 def _pattern_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:
+    for path, pattern in _patterns(recipe):
+        try:
+            re.compile(pattern)
+        except re.error as problem:
+            yield source.error(path, f"not a regular expression: {problem}")
+
+
+def _patterns(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    for path, patterns in _pattern_lists(recipe):
+        for index, pattern in enumerate(patterns):
+            yield (*path, index), pattern
+    for name, knob in recipe.knobs.items():
+        if knob.pattern is not None:
+            yield ("knobs", name, "pattern"), knob.pattern
+
+
+def _pattern_lists(recipe: Recipe) -> Iterator[tuple[KeyPath, tuple[str, ...]]]:
     for kind in ("progress", "fatal", "jit"):
-        for index, pattern in enumerate(getattr(recipe.launch.boot, kind)):
-            try:
-                re.compile(pattern)
-            except re.error as problem:
-                path = ("launch", "boot", kind, index)
-                yield source.error(path, f"not a regular expression: {problem}")
+        yield ("launch", "boot", kind), getattr(recipe.launch.boot, kind)
+    checkout = recipe.pair.checkout if recipe.pair else None
+    if checkout is None:
+        return
+    path: KeyPath = ("pair", "checkout")
+    for kind in ("ready", "failed", "already_running"):
+        yield (*path, "messages", kind), getattr(checkout.messages, kind)
+    for number, generation in enumerate(checkout.generations):
+        yield (*path, "generations", number, "has"), generation.has
+        yield (*path, "generations", number, "lacks"), generation.lacks
 
 
 def _simulation_problems(recipe: Recipe, source: Source) -> Iterator[InputError]:

@@ -48,7 +48,7 @@ class KnobNames:
             return naming
         recipe = self._recipe
         if written.startswith(ENV_PREFIX) and recipe.environment_variables.allowed:
-            return Naming(neutral=_variable(written))
+            return Naming(neutral=_variable(written, recipe.environment_variables.never))
         if recipe.launch.style == "attach":
             what = f'{recipe.recipe} cannot set "{written}": the server is already running'
             raise InputError(what, hint="Only load knobs can be varied on a server that is not launched here.")
@@ -109,10 +109,13 @@ def read_variable(raw: Any) -> KnobValue:
     return int(raw) if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", raw) else raw
 
 
-def _variable(written: str) -> str:
+def _variable(written: str, never: Mapping[str, str]) -> str:
     name = _bare(written)
     if not _VARIABLE.fullmatch(name):
         raise InputError(f'"{name}" cannot be the name of an environment variable')
+    for pattern, because in never.items():
+        if fnmatchcase(name, pattern):
+            raise InputError(f"a sweep cannot set {name}: {because}")
     if looks_secret(name):
         hint = "Export it in the shell: what a sweep sets is written to records and reports."
         raise InputError(f"{name} looks like a secret, which has no place in a sweep", hint=hint)

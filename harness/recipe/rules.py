@@ -105,6 +105,21 @@ def _inert(recipe: Recipe, effective: Values) -> set[str]:
 
 
 def _not_honoured(recipe: Recipe, named: Values, effective: Values) -> list[_Objection]:
+    return [*_ignored_by_image(recipe, named, effective), *_ignored_here(recipe, named, effective)]
+
+
+def _ignored_here(recipe: Recipe, named: Values, effective: Values) -> list[_Objection]:
+    known = {
+        name: known_variable(recipe, name.removeprefix(ENV_PREFIX)) for name in named if name.startswith(ENV_PREFIX)
+    }
+    return [
+        _Objection(f"nothing reads {name} here ({about.help.rstrip('.')}): every arm would be the same server", None)
+        for name, about in known.items()
+        if about is not None and any(all_match(condition, effective) for condition in about.ignored_when)
+    ]
+
+
+def _ignored_by_image(recipe: Recipe, named: Values, effective: Values) -> list[_Objection]:
     image = effective.get(IMAGE)
     if not isinstance(image, str) or image not in recipe.knobs[IMAGE].names:
         return []

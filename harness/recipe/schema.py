@@ -10,10 +10,12 @@ from pydantic import Field
 
 from harness.recipe.knob import Knob, honoured_by
 from harness.recipe.matcher import DEFINITIONS, Conditions, Matchers
+from harness.recipe.pair import Pair
 from harness.records.cell import KnobValue
 from harness.yaml_model import FileModel, editor_schema
 
 BUILT_IN_NAMES = ("port", "host", "recipe_dir", "cache_dir", "data_dir", "python")
+CHECKPOINT_PARTS = ("repository", "revision", "model")  # of repository@revision, in Reach.variables
 LOAD_KNOBS = (
     "class",
     "context_tokens",
@@ -58,7 +60,9 @@ class Launch(FileModel):
     """How the engine is started, or found."""
 
     style: Literal["local_process", "attach", "two_node_checkout", "two_node_bundled"] = Field(
-        description="local_process: a process of this machine. attach: an endpoint that is already running."
+        description="local_process: a process of this machine. attach: an endpoint that is already running. "
+        "two_node_checkout: by the scripts of a checkout. two_node_bundled: by a compose file of this recipe; on one "
+        "node too. Both are described under `pair`."
     )
     command: tuple[str, ...] = Field(default=(), description="The program; templates.")
     args: tuple[str, ...] = Field(default=(), description="Its arguments, before those that knobs add; templates.")
@@ -98,6 +102,7 @@ class EnvironmentVariable(FileModel):
 
     help: str = Field(default="", description="What it does.")
     images: tuple[str, ...] = Field(default=(), description="Patterns of the images that honour it; empty: all.")
+    ignored_when: Conditions = Field(default=(), description="Where any of these holds, nothing reads it.")
 
     def honoured_by(self, image: str) -> bool:
         """Whether an image of this name honours the variable."""
@@ -109,6 +114,9 @@ class FreeVariables(FileModel):
 
     allowed: bool = Field(default=True, description="Whether a sweep may set variables by env.NAME.")
     known: dict[str, EnvironmentVariable] = Field(default={}, description="By name or pattern, for example VLLM_X_*.")
+    never: dict[str, str] = Field(
+        default={}, description="Variables, by name or pattern, that no sweep may set, and why: those of a site."
+    )
 
 
 class Rule(FileModel):
@@ -198,6 +206,7 @@ class Recipe(FileModel):
     implies: tuple[Implication, ...] = Field(default=(), description="Spellings of the same server.")
     rules: tuple[Rule, ...] = Field(default=(), description="Which configurations boot.")
     simulation: Simulation | None = Field(default=None, description="How the simulated engine stands in for it.")
+    pair: Pair | None = Field(default=None, description="Of an engine that runs as one container on each node.")
 
     @cached_property
     def launch_knobs(self) -> dict[str, Knob]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from harness.recipe.pair import Pair
 from harness.records.cell import Configuration, KnobValue
 
-LaunchStyle = Literal["local_process", "attach", "simulated"]
+LaunchStyle = Literal["local_process", "attach", "two_node_checkout", "two_node_bundled", "simulated"]
 PORT = "{port}"  # stands in argv and environment until a free port is known
 
 
@@ -42,6 +44,22 @@ class SimulatedSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairSpec:
+    """What a launch on one or two nodes needs besides the variables in ``LaunchSpec.environment``.
+
+    What is None or not in ``environment`` is as the operator's env file (checkout) or pair.yaml (bundled) has it.
+    """
+
+    data: Pair
+    folder: Path  # of the recipe, for its own files
+    generation: str | None  # of the checkout, as the configuration says or the recipe assumes
+    image: str | None  # where the configuration names it, in full
+    checkpoint: str | None  # likewise, repository@revision
+    overrides: tuple[str, ...] = ()  # checkout: compose files to merge into the main one
+    defaults: Mapping[str, str] = field(default_factory=dict)  # bundled: variables where nobody names them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
     """One engine to start, or one to attach to."""
 
@@ -67,3 +85,4 @@ class LaunchSpec:
     canary_limit_ratio: float = 0.03
     warmup_limit_ratio: float = 0.10
     simulation: SimulatedSpec | None = None  # of style simulated
+    pair: PairSpec | None = None  # of the two_node styles; environment then holds the configuration's own variables

@@ -125,16 +125,6 @@ def test_a_refused_configuration_is_not_built() -> None:
         built(model="tiny", method="ngram", num_speculative_tokens=7)
 
 
-def test_a_style_that_cannot_be_launched_yet() -> None:
-    loaded = shipped("dspark-2x-spark")
-    with pytest.raises(InputError) as caught:
-        build_launch(loaded, configuration("dspark-2x-spark"), PLACES)
-    assert str(caught.value) == snapshot("""\
-cannot launch yet: recipe dspark-2x-spark is of style two_node_checkout
-  `harness plan` works on it, and --engine attach measures it where it runs.\
-""")
-
-
 def test_attach_has_an_address_and_no_command() -> None:
     spec = build_launch(shipped("attach"), configuration("attach", url="http://spark:8888/"), PLACES)
     assert (spec.style, spec.argv, spec.base_url) == ("attach", (), "http://spark:8888")
