@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.pair.bed import BedSettings, PairBed, new_settings, opened_bed
+from tests.integration.pair.checkouts import Checkout
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> BedSettings:
+    """What all beds share; fails where the machine cannot have one."""
+    return new_settings(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def bed(settings: BedSettings) -> Iterator[PairBed]:
+    """A fresh pair without a checkout; nothing of it is left afterwards."""
+    with opened_bed(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def checkout(bed: PairBed) -> Checkout:
+    """Our own checkout of the August generation on both hosts of the bed."""
+    return bed.install_standin_checkout()
+
+
+@pytest.fixture(scope="session")
+def font_cache(settings: BedSettings) -> Path:
+    """matplotlib looks for fonts once."""
+    return settings.fonts
