@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWEEP ?= sweeps/laptop.yaml
 STAMP := $(VENV)/.installed
 
-.PHONY: help venv sweep test test-system test-engine check fix audit schema clean
+.PHONY: help venv sweep test test-system test-recipe test-engine check fix audit schema clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -32,6 +32,11 @@ test: venv
 ## test-system  root: kill points, fuzzing, Chromium (install the packages that .ci/run names)
 test-system: venv
 	$(BIN)/python -m pytest -m system
+
+## test-recipe  root: the public recipe's own scripts on two hosts (HARNESS_DSPARK_CHECKOUT=its folder)
+test-recipe: venv
+	@test -n "$(HARNESS_DSPARK_CHECKOUT)" || { echo "name a checkout: make $@ HARNESS_DSPARK_CHECKOUT=FOLDER"; exit 2; }
+	HARNESS_DSPARK_CHECKOUT="$(HARNESS_DSPARK_CHECKOUT)" $(BIN)/python -m pytest -m recipe_checkout
 
 ## test-engine  a real vLLM on the processor; installs it on first use (3.4 GB)
 test-engine: venv

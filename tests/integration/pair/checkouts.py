@@ -12,7 +12,6 @@ out of the log. Its git history stays behind.
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -128,10 +127,25 @@ def with_variables(text: str, changes: Mapping[str, str | None]) -> str:
     lines = text.splitlines()
     for name, value in changes.items():
         pattern = re.compile(rf"\s*(?:export\s+)?{re.escape(name)}=")
-        assignment = [] if value is None else [f"{name}={shlex.quote(value) if value else ''}"]
+        assignment = [] if value is None else [f"{name}={quoted(value)}"]
         at = next((index for index, line in enumerate(lines) if pattern.match(line)), len(lines))
         lines[at : at + 1] = assignment
     return "\n".join(lines) + "\n"
+
+
+def quoted(value: str) -> str:
+    """Return a value as it has to stand in a file that both bash and compose read.
+
+    Raises:
+        ValueError: there is no such spelling.
+    """
+    if re.fullmatch(r"[\w./:@%+,=-]*", value, re.ASCII):
+        return value
+    if "'" not in value and "\\" not in value:
+        return f"'{value}'"
+    if "`" in value:
+        raise ValueError("bash and compose read a grave accent beside a quote or a backslash in different ways")
+    return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'
 
 
 def add_checkpoint(host: Host, repository: str, revision: str, *, cache: str = "~/.cache/huggingface") -> None:

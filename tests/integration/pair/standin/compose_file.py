@@ -192,6 +192,8 @@ def _words(value: Any) -> list[str] | None:
 def _volume(written: Any, folder: Path, variables: Mapping[str, str]) -> Tree:
     if isinstance(written, dict):
         volume = dict(written)
+        if "read_only" in volume:
+            volume["read_only"] = volume["read_only"] == "true"
     else:
         source, _, rest = str(written).partition(":")
         target, _, mode = rest.partition(":")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tests.integration.pair.standin.interpolation import interpolate
 
 _KEY = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.\[\]-]*)[ \t]*(=|:|$)", re.MULTILINE)
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "'": "'", "$": "$$"}
+_ESCAPES = {**{each: f"\\{each}".encode().decode("unicode_escape") for each in 'abfnrtv"\\'}, "$": "$$"}
 
 
 class DotenvError(Exception):
@@ -75,12 +75,18 @@ def _value(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, int]:
 
 
 def _quoted(text: str, at: int, quote: str, variables: Mapping[str, str]) -> tuple[str, int]:
-    end = at + 1
+    """The value that begins at a quote. A backslash keeps a quote of either kind from ending it, unlike in a shell."""
+    inside, end = "", at + 1
     while end < len(text) and text[end] != quote:
-        end += 2 if text[end] == "\\" and quote == '"' else 1
+        pair = text[end : end + 2]
+        if pair == f"\\{quote}":
+            inside, end = inside + quote, end + 2
+        elif pair.startswith("\\"):
+            inside, end = inside + pair, end + 2
+        else:
+            inside, end = inside + pair[0], end + 1
     if end >= len(text):
         raise DotenvError(f"unterminated quoted value {text[at : _line_end(text, at)]}")
-    inside = text[at + 1 : end]
     if quote == "'":
         return inside, end + 1
     unescaped = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), inside, flags=re.DOTALL)

@@ -134,14 +134,14 @@ def _pipeline(text: str, dot: Any, variables: dict[str, Any]) -> Any:
 def _command(words: list[str], dot: Any, variables: dict[str, Any], piped: list[Any]) -> Any:
     if not words:
         raise TemplateError("template parsing error: missing value for command")
+    if words[0] == "(":
+        return _operands(words, dot, variables)[0]
     arguments = _operands(words[1:], dot, variables) + piped
     if words[0] in _FUNCTIONS:
         try:
             return _FUNCTIONS[words[0]](*arguments)
         except (LookupError, TypeError, ValueError) as problem:
             raise TemplateError(f"template: error calling {words[0]}: {problem}") from None
-    if words[0] == "(":
-        return _operands(words, dot, variables)[0]
     value = _operand(words[0], dot, variables)
     return value(*arguments) if callable(value) else value
 

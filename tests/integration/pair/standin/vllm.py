@@ -169,7 +169,7 @@ def _n_predict(options: Options) -> int:
         return 5
     if "vision-exp" not in options.model.lower():
         return 1
-    return 5 if os.environ.get("DSPARK_ENABLE_DSPARK_BLOCK_K", "0") == "1" else 3
+    return 1 if os.environ.get("DSPARK_ENABLE_DSPARK_BLOCK_K", "0") == "1" else 3  # block k: any depth boots
 
 
 def _read(path: Path) -> dict[str, Any]:
