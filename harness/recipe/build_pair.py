@@ -10,6 +10,7 @@ from harness.recipe.rules import Values, Verdict
 from harness.recipe.schema import IMAGE, Recipe
 from harness.recipe.spec import LaunchStyle, PairSpec
 from harness.recipe.variables import engine_variables, require_no_code, spelled_out
+from harness.records.cell import KnobValue
 
 CHECKPOINT = "checkpoint"
 
@@ -76,7 +77,16 @@ def _defaults(recipe: Recipe, pair: Pair, verdict: Verdict) -> dict[str, str]:
         if all_match(addition.when, verdict.effective):
             variables |= addition.variables
     assumed = _without(verdict.effective, IMAGE, CHECKPOINT, *verdict.configuration.knobs)
-    return variables | engine_variables(recipe, assumed)
+    image = verdict.effective.get(IMAGE)
+    honoured = {name: value for name, value in assumed.items() if _is_honoured(recipe, name, image)}
+    return variables | engine_variables(recipe, honoured)
+
+
+def _is_honoured(recipe: Recipe, name: str, image: KnobValue | None) -> bool:
+    """Whether the image reads a knob that nobody names; what it does not read only makes it warn."""
+    if not isinstance(image, str) or image not in recipe.knobs[IMAGE].names or name not in recipe.knobs:
+        return True
+    return recipe.knobs[name].honoured_by(image)
 
 
 def _bundled(recipe: Recipe, pair: Pair) -> Bundled:

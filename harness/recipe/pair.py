@@ -117,8 +117,8 @@ class Bundled(FileModel):
 
     compose: str = Field(description="The template of the compose document of a rank, beside recipe.yaml.")
     generation: str = Field(description="The value of the knob generation that asks for this way.")
-    image: str | None = Field(default=None, description="Where neither the sweep nor pair.yaml names one.")
-    checkpoint: str | None = Field(default=None, description="Likewise, as repository@revision.")
+    image: str = Field(description="Where neither the sweep nor pair.yaml names one.")
+    checkpoint: str = Field(default="", description="Likewise, as repository@revision; empty: one must be named.")
     variables: dict[Variable, str] = Field(default={}, description="Values where the sweep names none.")
     additions: tuple[Addition, ...] = Field(default=(), description="More of them, for some configurations.")
     lookups: dict[str, Lookup] = Field(default={}, description="Texts that the template names.")
