@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.cli.loading import summaries_of
 from harness.cli.streams import shown_if_possible
 from harness.errors import InputError
+from harness.recipe.find import find_recipe
+from harness.recipe.load import load_recipe
+from harness.recipe.variables import engine_variables
+from harness.records.cell import Configuration
 from harness.records.journal import RunData
 from harness.records.summary import CellSummary
+from harness.report.best import EngineVariables
 from harness.report.facts import run_facts
 from harness.report.terminal import print_result, stderr_console
 from harness.report.view import report_view
@@ -32,7 +38,7 @@ def report_run(folder: RunFolder, root: Path) -> tuple[RunData, tuple[CellSummar
     if not run.trials and not run.launches:
         raise InputError(f"run {folder.run_id} has measured nothing", hint="Resume it, or start it again.")
     cells = summaries_of(run)
-    view = report_view(run_facts(run, cells))
+    view = report_view(run_facts(run, cells), variables=_variables(run.manifest.recipe))
     directory = report_directory(
         root, date=run.manifest.started_at[:10], sweep=run.manifest.sweep, run_id=folder.run_id
     )
@@ -44,3 +50,18 @@ def report_run(folder: RunFolder, root: Path) -> tuple[RunData, tuple[CellSummar
         with shown_if_possible():
             print_result(view, stderr_console(), report=written)
     return run, cells
+
+
+def _variables(recipe_name: str) -> EngineVariables | None:
+    """How the scripts of a pair read a configuration; None for other recipes, and for one that is no longer there."""
+    try:
+        recipe = load_recipe(find_recipe(recipe_name)).recipe
+    except InputError:
+        return None
+    if recipe.pair is None:
+        return None
+
+    def variables(configuration: Configuration) -> Mapping[str, str]:
+        return engine_variables(recipe, configuration.knobs)
+
+    return variables

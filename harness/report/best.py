@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from harness.records.cell import Configuration
 from harness.records.launch import LaunchRecord
@@ -12,15 +12,16 @@ from harness.report.reading import Reading
 from harness.report.text import one_line
 
 _OPTION = "--speculative-config"
+EngineVariables = Callable[[Configuration], Mapping[str, str]]  # what carries a configuration's knobs; k = 0 is absent
 
 
-def best_env(reading: Reading, result: str, *, variables: Mapping[str, str] | None = None) -> str | None:
+def best_env(reading: Reading, result: str, *, variables: EngineVariables | None = None) -> str | None:
     """Return the content of best.env.
 
     Args:
         reading: the run.
         result: the headline, which goes into a comment together with its standing.
-        variables: the recipe's own spelling of its knobs, by neutral name, where it is set up by variables.
+        variables: by which the recipe's scripts read a configuration, where it is set up by variables.
             Without it the value of ``--speculative-config`` is taken from the command that was launched.
 
     Returns:
@@ -41,13 +42,10 @@ def best_env(reading: Reading, result: str, *, variables: Mapping[str, str] | No
     return "\n".join([*head, *lines, ""])
 
 
-def _assigned(configuration: Configuration, variables: Mapping[str, str]) -> list[str] | None:
-    lines = []
-    for name, value in sorted(configuration.knobs.items()):
-        variable = variables.get(name) or (name.removeprefix("env.") if name.startswith("env.") else None)
-        if variable is not None:
-            text = str(int(value)) if isinstance(value, bool) else one_line(str(value))
-            lines.append(f"{variable}={shlex.quote(text)}")
+def _assigned(configuration: Configuration, variables: EngineVariables) -> list[str] | None:
+    lines = [f"{name}={shlex.quote(one_line(text))}" for name, text in variables(configuration).items()]
+    if configuration.num_speculative_tokens == 0:
+        return [f"# No speculation: take {_OPTION} out of the command that starts the engine.", *lines]
     return lines or None
 
 

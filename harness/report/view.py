@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from harness.records.cell import Configuration
 from harness.records.metrics import BY_POSITION, METRICS
-from harness.report.best import best_env
+from harness.report.best import EngineVariables, best_env
 from harness.report.curves import figures
 from harness.report.facts import FAILED, RunFacts
 from harness.report.headline import headline
@@ -24,12 +22,12 @@ from harness.report.reading import Reading, read
 from harness.report.tables import cells_table, configurations_table, launches_table, overview_table
 
 
-def report_view(facts: RunFacts, *, variables: Mapping[str, str] | None = None) -> ReportView:
+def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) -> ReportView:
     """Return what a report of this run says.
 
     Args:
         facts: the run.
-        variables: how the recipe's env file spells its knobs, for best.env (see best.best_env).
+        variables: by which the recipe's scripts read a configuration, for best.env (see best.best_env).
     """
     reading = read(facts)
     found = headline(reading)
@@ -134,7 +132,7 @@ def _metric_words(names: list[str]) -> str:
     return "; ".join(METRICS[name].label if name in METRICS else words(name) for name in names)
 
 
-def _best(reading: Reading, found: Headline, variables: Mapping[str, str] | None) -> BestConfiguration | None:
+def _best(reading: Reading, found: Headline, variables: EngineVariables | None) -> BestConfiguration | None:
     if reading.best is None:
         return None
     configuration = reading.best.configuration

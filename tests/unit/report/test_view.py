@@ -136,11 +136,11 @@ def test_best_env_takes_the_option_that_was_launched(view: ReportView) -> None:
 def test_best_env_takes_a_recipes_own_names() -> None:
     facts = fake_facts(RunShape(tokens=(0, 4), contexts=(256,), repeats=1, with_failure=False))
 
-    view = report_view(facts, variables={"num_speculative_tokens": "MTP_NUM_TOKENS"})
+    view = report_view(facts, variables=lambda best: {"MTP_NUM_TOKENS": str(best.num_speculative_tokens), "B": "a b"})
 
     assert view.best is not None
     assert view.best.env is not None
-    assert view.best.env.splitlines()[-1] == "MTP_NUM_TOKENS=4"
+    assert view.best.env.splitlines()[-2:] == ["MTP_NUM_TOKENS=4", "B='a b'"]
 
 
 def test_a_simulated_run_marks_every_table_and_figure() -> None:
