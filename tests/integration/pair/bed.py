@@ -14,31 +14,40 @@ bed; `settings`, what every bed of the session shares. Mark tests `system`.
 
     bed.head, bed.worker, bed.hosts          the two `Host`s
     bed.harness(*arguments, environment={}, folder=None, timeout_s=240) -> Done(code, out, err)
-                                             `python -m harness ARGUMENTS` on the head, to its end, in ~/desk
+                                             `python -m harness ARGUMENTS` on the head, to its end, in ~/desk; its state,
+                                             cache, data and configuration lie in ~/harness/{state,cache,data,config}
     bed.start_harness(*arguments, ...)       the same, `Started`: .process is the real process (signals, kill -9),
-                                             .said its stderr so far, .wait_for_text(text), .end() -> Done
+                                             .said its stderr so far, .wait_for_text(text), .send(signal), .end() -> Done
     bed.install_standin_checkout(generation="august" | "september", changes={}) -> Checkout
-                                             our own checkout on both hosts; `changes` go into its env file
+                                             our own, in ~/dspark of the head and ~/spark-worker of the worker, with the
+                                             operator's files and the checkpoint in both caches; `changes` go into the
+                                             head's env file
     bed.install_checkout(path, changes={}) -> Checkout
                                              a public one as it is, but for the bodies under patches/ (checkouts.py)
-    bed.metrics(port=8888), bed.k(port=8888) the serving rank's /metrics, and k as its counters prove it
+    bed.metrics(port=8888), bed.k(port=8888) the serving rank's /metrics, and k as its counters prove it (0: no drafts)
+    bed.set_engine(speed=20, scenario="quiet", boot_s=0.3, seed=1, silence_s=5, kv_cache_tokens=None)
+                                             of engines that boot from now on; silence_s: then a silent rank is lost
     bed.link_down(), bed.link_up()           the cable
-    bed.set_engine(speed=20, scenario="quiet", boot_s=0.3, kv_cache_tokens=None, ...)   of engines that boot from now on
+
+    checkout.run("start" | "stop" | "status" | "smoke" | "validate" | "prepare", *arguments, environment={}, check=True)
+    checkout.env_file, .head_folder, .worker_folder, .set_variables({"MTP_NUM_TOKENS": "7", "X": None})
+    checkout.worker_files() -> {name: bytes} what a start overwrites on the worker
 
     host.run(argv, environment={}, folder=None, check=True, stdin="", timeout_s=60) -> subprocess.CompletedProcess[str]
     host.popen(argv, ...) -> subprocess.Popen[bytes]    a process of the host, with its pid on this machine
-    host.root, host.path("~/dspark/x")       its tree, or a file of it, as seen from here
+    host.root, host.path("~/dspark/x")       its tree, or a file of it, as seen from here (private folders only)
     host.write(path, text, mode=0o644), host.read(path), host.tree_hash(path)
     host.containers() -> tuple[Container]    name, status, exit_code, restart_count, environment, labels, image_id, ...
     host.rank(project=None) -> Container     the only one
-    host.processes() -> tuple[HostProcess]   pid (here), arguments, name
+    host.processes() -> tuple[HostProcess]   pid (here), arguments
     host.docker_calls() -> list[list[str]]   arguments of every docker command so far
     host.docker_fault(name, times=None), host.clear_faults()      the names are in standin/faults.py:
         daemon_down, image_missing, digest_differs, up_fails, stop_fails, rm_fails: what docker does wrong here;
         never_ready, head_dies_in_boot, worker_dies, chat_500: what the rank on this host does wrong
-    host.kill_rank(), host.stop_sshd(), host.start_sshd(), host.drop_ssh()
+    host.kill_rank(project=None), host.stop_sshd(), host.start_sshd(), host.drop_ssh()
     host.power_off(), host.power_on(docker=True), host.reboot(docker=True), host.start_docker()
     host.set_memory_available(bytes), host.set_gpu({"temperature.gpu": 88}), host.set_units({"x.service": "active"})
+    checkouts.add_checkpoint(host, "org/Model", "revision")      a checkpoint in the host's model cache
 """
 
 from __future__ import annotations
@@ -61,7 +70,19 @@ from tests.integration.pair import checkouts
 from tests.integration.pair.checkouts import Checkout, Generation
 from tests.integration.pair.host import SSHD, Host
 from tests.integration.pair.standin import places
-from tests.integration.pair.tree import HEAD, HOME, INTERFACE, REPOSITORY, WORKER, Identity, make_keys, make_tree
+from tests.integration.pair.tree import (
+    HEAD,
+    HOME,
+    INTERFACE,
+    PORT_DOWN,
+    PORT_STATE,
+    PORT_UP,
+    REPOSITORY,
+    WORKER,
+    Identity,
+    make_keys,
+    make_tree,
+)
 from tests.system.driver import PATIENCE_S, Done, Started
 
 PORT = 8888
@@ -189,11 +210,16 @@ class PairBed:
 
     def link_down(self) -> None:
         """Pull the cable: nothing gets through, and nobody is told."""
-        self.worker.run(["ip", "link", "set", INTERFACE, "down"])
+        self._set_link("down", PORT_DOWN)
 
     def link_up(self) -> None:
         """Put the cable back."""
-        self.worker.run(["ip", "link", "set", INTERFACE, "up"])
+        self._set_link("up", PORT_UP)
+
+    def _set_link(self, word: str, port_state: str) -> None:
+        self.worker.run(["ip", "link", "set", INTERFACE, word])
+        for host in self.hosts:
+            (host.root / PORT_STATE).write_text(port_state)
 
     def close(self) -> None:
         """End everything."""

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from tests.integration.pair.standin import faults, lifecycle, places
 from tests.integration.pair.standin.namespaces import children_in
 from tests.integration.pair.standin.store import Store
-from tests.integration.pair.tree import HCA, HOME, INTERFACE, PRIVATE, REPOSITORY, Identity, kept_paths, search_path
+from tests.integration.pair.tree import DEVICES, HOME, INTERFACE, PRIVATE, REPOSITORY, Identity, kept_paths, search_path
 
 SSHD = Path("/usr/sbin/sshd")
 _PATIENCE_S = 20.0
@@ -356,7 +356,7 @@ class Host:
             "private": PRIVATE,
             "kept": kept_paths(),
             "lent": self._lent,
-            "hca": HCA,
+            "devices": DEVICES,
             "files": {"/proc/sys/kernel/random/boot_id": ".boot_id", "/proc/meminfo": ".meminfo"},
         }
         path = self.root / ".settings.json"

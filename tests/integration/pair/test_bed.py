@@ -60,6 +60,7 @@ def test_the_machine_looks_like_a_spark(bed: PairBed) -> None:
     assert "rocep1s0f1 port 1 ==> enp1s0f1np1 (Up)" in head.run(["ibdev2netdev"]).stdout
     assert head.run(["cat", "/sys/class/infiniband/rocep1s0f1/ports/1/gid_attrs/types/3"]).stdout == "RoCE v2\n"
     assert head.run(["cat", "/sys/class/net/enp1s0f1np1/mtu"]).stdout == "9000\n"
+    assert "Spark" in head.run(["cat", "/sys/class/dmi/id/product_name"]).stdout
     head.set_units({"earlyoom.service": "active"})
     assert head.run(["systemctl", "is-active", "earlyoom"]).stdout == "active\n"
     assert head.run(["systemctl", "is-active", "dspark"], check=False).returncode == 3
@@ -81,6 +82,7 @@ def test_without_a_cable_or_sshd_the_worker_is_not_reached(bed: PairBed) -> None
     session.stdout.close()
     assert bed.head.run(look).returncode == 0
     bed.link_down()
+    assert "(Down)\nrocep1s0f1 port 1 ==> enp1s0f1np1 (Down)" in bed.head.run(["ibdev2netdev"]).stdout
     assert bed.head.run(look, check=False).returncode == 255
     bed.link_up()
     assert bed.head.run(look).returncode == 0

@@ -18,7 +18,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 HOME = "/root"
 PRIVATE = ("etc", "home", "mnt", "opt", "root", "run", "srv", "tmp", "usr/local/sbin", "var/tmp")
 _SHARED = ("alternatives", "fonts", "ssl")  # of /etc: hundreds of entries that no host changes
-HCA = ".hca"  # the host's /sys/class/infiniband
+DEVICES = ".devices"  # the host's /sys/class
+PORT_STATE = f"{DEVICES}/infiniband/rocep1s0f1/ports/1/state"
+PORT_UP, PORT_DOWN = "4: ACTIVE\n", "1: DOWN\n"
 INTERFACE = "enp1s0f1np1"
 DEVICE = "rocep1s0f1"
 IMAGE = "ghcr.io/anemll/dspark-vllm-gx10:0.1.1"
@@ -117,7 +119,8 @@ def make_tree(root: Path, own: Identity, other: Identity, keys: Path) -> None:
         (root / folder).chmod(0o1777)
     _make_names(root, own, other)
     _make_ssh(root, own, other, keys)
-    _make_hca(root / HCA, own)
+    _make_hca(root / DEVICES / "infiniband", own)
+    _make_firmware(root / DEVICES / "dmi" / "id")
     _make_standins(root)
 
 
@@ -178,8 +181,8 @@ def _make_ssh(root: Path, own: Identity, other: Identity, keys: Path) -> None:
 
 def _make_hca(folder: Path, own: Identity) -> None:
     """Write /sys/class/infiniband of a dual-port card of which one port is in use."""
-    _write_port(folder / DEVICE / "ports" / "1", own, state="4: ACTIVE", physical="5: LinkUp")
-    _write_port(folder / "rocep1s0f0" / "ports" / "1", own, state="1: DOWN", physical="3: Disabled")
+    _write_port(folder / DEVICE / "ports" / "1", own, state=PORT_UP, physical="5: LinkUp\n")
+    _write_port(folder / "rocep1s0f0" / "ports" / "1", own, state=PORT_DOWN, physical="3: Disabled\n")
 
 
 def _write_port(port: Path, own: Identity, *, state: str, physical: str) -> None:
@@ -197,9 +200,19 @@ def _write_port(port: Path, own: Identity, *, state: str, physical: str) -> None
         (port / "gids" / str(index)).write_text(f"{gid}\n")
         (port / "gid_attrs/types" / str(index)).write_text(f"{kind}\n")
         (port / "gid_attrs/ndevs" / str(index)).write_text(f"{INTERFACE}\n")
-    for name, value in (("state", state), ("phys_state", physical), ("rate", "200 Gb/sec (4X HDR)")):
-        (port / name).write_text(f"{value}\n")
+    for name, value in (("state", state), ("phys_state", physical), ("rate", "200 Gb/sec (4X HDR)\n")):
+        (port / name).write_text(value)
     (port / "link_layer").write_text("Ethernet\n")
+
+
+def _make_firmware(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for name, value in (
+        ("bios_version", "5.36_0ACUM018"),
+        ("product_name", "NVIDIA_DGX_Spark"),
+        ("sys_vendor", "NVIDIA"),
+    ):
+        (folder / name).write_text(f"{value}\n")
 
 
 def _make_standins(root: Path) -> None:

@@ -16,8 +16,6 @@ from typing import Any
 
 from tests.integration.pair.standin import namespaces as ns
 
-_HCA = "infiniband"
-
 
 def main() -> None:
     """Make the host that the settings describe, and keep it until stdin ends."""
@@ -90,7 +88,7 @@ def _make_tree(settings: dict[str, Any]) -> None:
     for path, descriptor in (*kept, *lent):
         _make_mount_point(path, like=descriptor)
         ns.bind(f"/proc/self/fd/{descriptor}", path)
-    _put_hca(f"/proc/self/fd/{root}/{settings['hca']}")
+    _put_devices(f"/proc/self/fd/{root}/{settings['devices']}")
     for path, source in settings["files"].items():
         ns.bind(f"/proc/self/fd/{root}/{source}", path)
     for descriptor in (root, *(each for _, each in (*kept, *lent))):
@@ -105,12 +103,13 @@ def _make_mount_point(path: str, *, like: int) -> None:
         Path(path).touch()
 
 
-def _put_hca(hca: str) -> None:
-    """Give /sys/class an entry that this machine's kernel has no device for. Links in sysfs are relative, and stay."""
+def _put_devices(ours: str) -> None:
+    """Let /sys/class have the network of the host, and devices that this machine does not have."""
     classes = Path("/sys/class")
     network = os.open(classes / "net", os.O_PATH)
     ns.mount("tmpfs", str(classes), kind="tmpfs", options="mode=755")
-    for name, source in (("net", f"/proc/self/fd/{network}"), (_HCA, hca)):
+    sources = {path.name: str(path) for path in Path(ours).iterdir()} | {"net": f"/proc/self/fd/{network}"}
+    for name, source in sources.items():
         (classes / name).mkdir()
         ns.bind(source, str(classes / name))
     os.close(network)

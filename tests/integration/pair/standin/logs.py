@@ -22,21 +22,20 @@ def print_log(store: Store, container_id: str, given: Arguments, *, prefix: str 
         given: ``--tail``, ``--since``, ``--timestamps`` and ``--follow``.
         prefix: of each line, as compose does; None: each line goes to the stream that it was written to.
     """
-    path = store.path(container_id) / LOG
+    log = view.ContainerLog(store.path(container_id) / LOG)
     asked = given.last("-n", "--tail")
     tail = int(asked) if asked and asked.lstrip("-").isdigit() and int(asked) >= 0 else None
-    seen = len(view.log_entries(path, since=None, tail=None))
-    for entry in view.log_entries(path, since=given.last("--since"), tail=tail):
+    for entry in view.chosen(log.more(), since=given.last("--since"), tail=tail):
         _print(entry, given, prefix)
     if not given.has("-f", "--follow"):
         return
-    for later in view.follow(path, seen=seen):
-        if later is not None:
-            _print(later, given, prefix)
-        elif not store.exists(container_id) or store.state(container_id)["Status"] not in UP:
+    while True:
+        is_up = store.exists(container_id) and store.state(container_id)["Status"] in UP
+        for entry in log.more():
+            _print(entry, given, prefix)
+        if not is_up:
             return
-        else:
-            time.sleep(_POLL_S)
+        time.sleep(_POLL_S)
 
 
 def _print(entry: Tree, given: Arguments, prefix: str | None) -> None:

@@ -26,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "clocks.max.sm": 3003,
     "power.draw": 38.5,
     "power.limit": "[N/A]",
+    "enforced.power.limit": "[N/A]",
     "utilization.gpu": 0,
     "memory.total": "[N/A]",
     "memory.used": "[N/A]",

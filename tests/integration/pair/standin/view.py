@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -126,25 +125,31 @@ def matches(container_id: str, config: Tree, state: Tree, wanted: str) -> bool:
     raise ValueError(f"invalid filter '{kind}'")
 
 
-def log_entries(path: Path, *, since: str | None, tail: int | None) -> list[Tree]:
-    """Return the entries of a container's log."""
-    if not path.exists():
-        return []
-    entries = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+class ContainerLog:
+    """A container's log, read from where the last reading ended."""
+
+    def __init__(self, path: Path) -> None:
+        """``path`` need not be there yet."""
+        self._path = path
+        self._offset = 0
+
+    def more(self) -> list[Tree]:
+        """Return the entries that were written since the last call."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+def chosen(entries: list[Tree], *, since: str | None, tail: int | None) -> list[Tree]:
+    """Return the entries that ``--since`` and ``--tail`` leave."""
     if since:
         begin = _moment(since)
         entries = [entry for entry in entries if read_stamp(entry["time"]) >= begin]
     return entries if tail is None else entries[len(entries) - min(tail, len(entries)) :]
-
-
-def follow(path: Path, *, seen: int) -> Iterator[Tree | None]:
-    """Yield the entries after the first ``seen``, and None whenever there is no further one yet."""
-    while True:
-        entries = log_entries(path, since=None, tail=None)
-        if len(entries) == seen:
-            yield None
-        yield from entries[seen:]
-        seen = len(entries)
 
 
 def _bound(volume: Tree) -> str:
