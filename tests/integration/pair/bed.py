@@ -14,10 +14,10 @@ bed; `settings`, what every bed of the session shares. Mark tests `system`.
 
     bed.head, bed.worker, bed.hosts          the two `Host`s
     bed.harness(*arguments, environment={}, folder=None, timeout_s=240) -> Done(code, out, err)
-                                             `python -m harness ARGUMENTS` on the head, to its end, in ~/desk; its state,
+                                             `python -m harness ARGUMENTS` in ~/desk of the head, to its end; its state,
                                              cache, data and configuration lie in ~/harness/{state,cache,data,config}
     bed.start_harness(*arguments, ...)       the same, `Started`: .process is the real process (signals, kill -9),
-                                             .said its stderr so far, .wait_for_text(text), .send(signal), .end() -> Done
+                                             .said its stderr, .wait_for_text(text), .send(signal), .end() -> Done
     bed.install_standin_checkout(generation="august" | "september", changes={}) -> Checkout
                                              our own, in ~/dspark of the head and ~/spark-worker of the worker, with the
                                              operator's files and the checkpoint in both caches; `changes` go into the
