@@ -67,7 +67,7 @@ class Knob(FileModel):
             return raw
         value = self._of_type(raw)
         for name, meaning in self.names.items():
-            if value == meaning:
+            if value in (meaning, meaning.partition("@sha256:")[0]):  # an image may be named without its digest
                 return name
         self._require_allowed(value)
         return value

@@ -93,6 +93,22 @@ def test_every_table_and_figure_of_the_report_says_so(place: Path) -> None:
     assert all(path.name.startswith("simulated-") and "SIMULATED" in path.read_text() for path in figures)
 
 
+def test_best_env_is_ready_to_paste_into_the_pairs_own_env_file(place: Path) -> None:
+    (env,) = (place / "one").glob("reports/*/simulated-best.env")
+    lines = env.read_text().splitlines()
+    assert "# SIMULATED: no engine ran." in lines
+    assert [line for line in lines if not line.startswith("#")] == [
+        "DSPARK_VLLM_IMAGE=ghcr.io/anemll/dspark-vllm-gx10:0.1.1"
+        "@sha256:a83948492cf13df455170fb42885f5ef4db54fefe0feff0f841ecbff464ac9d8",
+        "ABLITERATED=0",
+        "DSPARK_MODEL_OFFICIAL=deepseek-ai/DeepSeek-V4-Flash-Vision-Exp",
+        "DSPARK_REVISION=86f746b36186f0e567729a5c06a8c918caba82a9",
+        "SERVED_MODEL_NAME=deepseek-v4-flash-vision-exp",
+        "MTP_NUM_TOKENS=6",
+        "DSPARK_ENABLE_DSPARK_SWA_PREFIX=1",
+    ]
+
+
 def test_every_row_of_the_exports_says_so(place: Path) -> None:
     folder = run_folder(place, "one")
     for frame in (pd.read_csv(folder / "cells.csv"), pd.read_parquet(folder / "cells.parquet")):

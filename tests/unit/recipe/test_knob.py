@@ -32,6 +32,8 @@ def knob(**fields: Any) -> Knob:
         ({"type": "string", "names": {"tiny": "org/tiny"}}, "tiny", "tiny"),
         ({"type": "string", "names": {"tiny": "org/tiny"}}, "org/tiny", "tiny"),
         ({"type": "string", "names": {"tiny": "org/tiny"}}, "org/other", "org/other"),
+        ({"type": "string", "names": {"tiny": "org/tiny:1@sha256:ab"}}, "org/tiny:1", "tiny"),
+        ({"type": "string", "names": {"tiny": "org/tiny:1@sha256:ab"}}, "org/tiny:1@sha256:cd", "org/tiny:1@sha256:cd"),
         ({"type": "int", "values": (1, 2), "names": {}}, 2, 2),
     ],
 )
