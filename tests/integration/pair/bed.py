@@ -37,7 +37,7 @@ bed; `settings`, what every bed of the session shares. Mark tests `system`.
     host.popen(argv, ...) -> subprocess.Popen[bytes]    a process of the host, with its pid on this machine
     host.root, host.path("~/dspark/x")       its tree, or a file of it, as seen from here (private folders only)
     host.write(path, text, mode=0o644), host.read(path), host.tree_hash(path)
-    host.containers() -> tuple[Container]    name, status, exit_code, restart_count, environment, labels, image_id, ...
+    host.containers() -> tuple[Container]    name, status, is_up, exit_code, environment, ... (seen.py)
     host.rank(project=None) -> Container     the only one
     host.processes() -> tuple[HostProcess]   pid (here), arguments
     host.docker_calls() -> list[list[str]]   arguments of every docker command so far

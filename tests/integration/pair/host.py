@@ -12,11 +12,11 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tests.integration.pair.standin import faults, lifecycle, places
+from tests.integration.pair.seen import Container, HostProcess, container_of
+from tests.integration.pair.standin import faults, places
 from tests.integration.pair.standin.namespaces import children_in
 from tests.integration.pair.standin.store import Store
 from tests.integration.pair.tree import DEVICES, HOME, INTERFACE, PRIVATE, REPOSITORY, Identity, kept_paths, search_path
@@ -26,41 +26,14 @@ _PATIENCE_S = 20.0
 _POLL_S = 0.02
 _UPTIME_S = 400_000.0  # of a host that has been up for days
 _MEMORY_BYTES = 130_595_840_000  # of a GB10
+_NO_MEMORY = (  # who reads /proc/meminfo expects these to be there
+    *("Buffers", "Cached", "SwapCached", "Active", "Inactive", "SwapTotal", "SwapFree", "Shmem", "Slab"),
+    *("SReclaimable", "SUnreclaim"),
+)
 _ENTER = "import sys; sys.path.insert(0, {path!r}); from tests.integration.pair.standin.host_init import main; main()"
 _CODE = _ENTER.format(path=str(REPOSITORY))
 
 Completed = subprocess.CompletedProcess[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """A container in whatever state."""
-
-    container_id: str
-    name: str
-    status: str  # created, running, restarting, exited
-    exit_code: int
-    restart_count: int
-    restart_policy: str
-    pid: int  # on the host; 0: it does not run
-    image: str
-    image_id: str
-    started_at: str
-    environment: Mapping[str, str]
-    labels: Mapping[str, str]
-
-    @property
-    def project(self) -> str | None:
-        """Compose's project."""
-        return self.labels.get(f"{lifecycle.LABEL}project")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostProcess:
-    """A process of a host, in a container or not."""
-
-    pid: int  # on this machine
-    arguments: tuple[str, ...]
 
 
 class Host:
@@ -212,7 +185,7 @@ class Host:
         """Every container, in whatever state."""
         store = self.store
         with store.locked():
-            return tuple(_container(each, store.config(each), store.state(each)) for each in store.ids())
+            return tuple(container_of(each, store.config(each), store.state(each)) for each in store.ids())
 
     def rank(self, project: str | None = None) -> Container:
         """The only container, or the only one of a project."""
@@ -325,7 +298,7 @@ class Host:
         """Let /proc/meminfo say so."""
         lines = (("MemTotal", _MEMORY_BYTES), ("MemFree", available_bytes), ("MemAvailable", available_bytes))
         text = "".join(f"{name + ':':<16}{size // 1024:>8} kB\n" for name, size in lines)
-        rest = "".join(f"{name + ':':<16}       0 kB\n" for name in ("Buffers", "Cached", "SwapTotal", "SwapFree"))
+        rest = "".join(f"{name + ':':<16}       0 kB\n" for name in _NO_MEMORY)
         (self.root / ".meminfo").write_text(text + rest)
 
     def set_gpu(self, values: Mapping[str, Any]) -> None:
@@ -387,20 +360,3 @@ class Host:
         if self._processes is not None:
             os.close(self._processes)
             self._processes = None
-
-
-def _container(container_id: str, config: dict[str, Any], state: dict[str, Any]) -> Container:
-    return Container(
-        container_id=container_id,
-        name=config["Name"],
-        status=state["Status"],
-        exit_code=state["ExitCode"],
-        restart_count=state["RestartCount"],
-        restart_policy=config["RestartPolicy"]["Name"],
-        pid=state["Pid"],
-        image=config["Image"],
-        image_id=config["ImageId"],
-        started_at=state["StartedAt"],
-        environment=dict(line.split("=", 1) for line in config["Env"]),
-        labels=config["Labels"],
-    )

@@ -66,6 +66,8 @@ def test_the_machine_looks_like_a_spark(bed: PairBed) -> None:
     assert head.run(["systemctl", "is-active", "dspark"], check=False).returncode == 3
     head.set_memory_available(50 * 2**30)
     assert f"MemAvailable:   {50 * 2**20:>8} kB" in head.run(["cat", "/proc/meminfo"]).stdout
+    ask = [sys.executable, "-W", "error", "-c", "import psutil; print(psutil.virtual_memory().available)"]
+    assert int(head.run(ask).stdout) == 50 * 2**30
 
 
 def test_without_a_cable_or_sshd_the_worker_is_not_reached(bed: PairBed) -> None:
