@@ -44,9 +44,3 @@ def bed(settings: BedSettings) -> Iterator[PairBed]:
 def checkout(bed: PairBed) -> Checkout:
     """Our own checkout of the August generation on both hosts of the bed."""
     return bed.install_standin_checkout()
-
-
-@pytest.fixture(scope="session")
-def font_cache(settings: BedSettings) -> Path:
-    """matplotlib looks for fonts once."""
-    return settings.fonts

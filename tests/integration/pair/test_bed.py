@@ -18,7 +18,7 @@ from tests.integration.pair.tree import HOME, REPOSITORY
 from tests.system.driver import wait_until
 
 pytestmark = pytest.mark.system
-QUICK_TO_GIVE_UP = {"WAIT_ATTEMPTS": "3"}
+QUICK_TO_GIVE_UP = {"WAIT_ATTEMPTS": "2"}
 
 
 def statuses(bed: PairBed) -> list[list[str]]:
