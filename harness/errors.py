@@ -6,6 +6,7 @@ HarnessError
 │   ├── LaunchError           it did not come up
 │   │   └── WrongConfigurationError   it came up as something else than was asked for
 │   └── EndpointError         it runs, but does not answer as an engine should
+├── HostError         exit 3: the machines cannot be used any further: the run ends here, and can be resumed
 ├── StoreError        exit 3: results cannot be read or written (disk full, another process writes them)
 │   └── UnreadableRunError    exit 2: the run that was named is damaged, or a newer harness wrote it
 └── Interrupted       exit 130: Ctrl-C or SIGTERM; what was measured is saved
@@ -58,6 +59,10 @@ class WrongConfigurationError(LaunchError):
 
 class EndpointError(EngineError):
     """The engine answers, but not as one."""
+
+
+class HostError(HarnessError):
+    """A machine that engines run on failed, or was left in a state in which nothing more may be launched on it."""
 
 
 class StoreError(HarnessError):

@@ -7,9 +7,11 @@ import json
 
 import click
 
+from harness.cli.engine_pair import pair_entries, restore_pairs
 from harness.cli.streams import write_document
 from harness.engine.clock import SystemClock
 from harness.engine.orphans import EngineEntry, find_engines, remove_orphans
+from harness.engine.pair.state import default_states
 from harness.engine.registry import default_registry
 
 _WORDS = {
@@ -31,14 +33,18 @@ def status(as_json: bool, keep: bool) -> None:
     """List engines; those whose harness is dead are stopped."""
     registry = default_registry()
     entries = find_engines(registry)
+    pairs = pair_entries(default_states())
     stopped = [] if keep else asyncio.run(remove_orphans(registry, clock=SystemClock()))
     if as_json:
-        write_document(json.dumps({"engines": [_document(entry, stopped) for entry in entries]}, indent=2))
+        engines = [_document(entry, stopped) for entry in entries]
+        write_document(json.dumps({"engines": engines, "pairs": [pair.document() for pair in pairs]}, indent=2))
         return
-    if not entries:
+    if not entries and not pairs:
         click.echo("no engine of this tool is running", err=True)
     for entry in entries:
         click.echo(_line(entry, stopped), err=True)
+    for pair in pairs:
+        click.echo(pair.line + ("" if pair.owned else "; `harness engine restore` puts it back"), err=True)
 
 
 @command.command("down")
@@ -51,6 +57,16 @@ def down(even_owned: bool) -> None:
         click.echo(f"stopped {_name(entry)}", err=True)
     if not stopped:
         click.echo("nothing to stop", err=True)
+
+
+@command.command("restore")
+def restore() -> None:
+    """Put every pair back as it was before a run that died: ranks under test down, files back, server up again."""
+    restored = restore_pairs(default_states())
+    for entry in restored:
+        click.echo(f"restored {entry.line}", err=True)
+    if not restored:
+        click.echo("nothing to restore", err=True)
 
 
 def _document(entry: EngineEntry, stopped: list[EngineEntry]) -> dict[str, object]:

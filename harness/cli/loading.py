@@ -38,13 +38,16 @@ class PlanOptions:
     overrides: Sequence[str]
     seed: int
     launches: int | None
+    site: Path | None = None
+    finish_by: str | None = None  # HH:MM; None: as the sweep says
+    keep_s: float = 0.0  # of the time, for giving the machines back
 
 
-def root_of(option: Path | None) -> Path:
+def root_of(option: Path | None, site: Path | None = None) -> Path:
     """Return where results/ and reports/ lie: --root, else the site file's place, else here."""
     if option is not None:
         return option
-    return load_site().results_folder or Path.cwd()
+    return load_site(site).results_folder or Path.cwd()
 
 
 def plan_from(options: PlanOptions, *, earlier: RunData | None = None) -> PlannedSweep:
@@ -54,7 +57,7 @@ def plan_from(options: PlanOptions, *, earlier: RunData | None = None) -> Planne
     wishes = Wishes(
         seed=options.seed,
         launches=options.launches,
-        time_limit_s=_time_limit_s(sweep),
+        time_limit_s=_time_limit_s(sweep, options),
         scenario=_scenario(options),
     )
     return plan_sweep(
@@ -101,14 +104,22 @@ def _scenario(options: PlanOptions) -> Scenario | None:
     return None
 
 
-def _time_limit_s(sweep: Sweep) -> float | None:
-    """The budget's time, or what is left until finish_by, whichever ends first."""
+def _time_limit_s(sweep: Sweep, options: PlanOptions) -> float | None:
+    """The budget's time, or what is left until finish_by without what giving back takes, whichever ends first."""
     budget = sweep.file.budget
-    if budget.finish_by is None:
+    finish_by = _clock_time(options.finish_by) if options.finish_by is not None else budget.finish_by
+    if finish_by is None:
         return budget.time
     now = datetime.now()
-    end = datetime.combine(now.date(), time.fromisoformat(budget.finish_by))
+    end = datetime.combine(now.date(), time.fromisoformat(finish_by))
     if end <= now:
         end += timedelta(days=1)
-    until_s = (end - now).total_seconds()
+    until_s = max(0.0, (end - now).total_seconds() - options.keep_s)
     return until_s if budget.time is None else min(until_s, budget.time)
+
+
+def _clock_time(text: str) -> str:
+    try:
+        return time.fromisoformat(text).strftime("%H:%M")
+    except ValueError as error:
+        raise InputError(f"not a time of day: {text!r}", where="--finish-by", hint="As in 06:30.") from error

@@ -33,10 +33,17 @@ launches_option = click.option(
     "--launches", type=click.IntRange(min=1), help="Boots of each configuration in all. Default: as the sweep says."
 )
 
+site_option = click.option(
+    "--site",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Hosts, folders and commands of this place. Default: site.yaml in the user's configuration.",
+)
+
 
 def plan_options(command: Command) -> Command:
     """Add the options of every command that plans a sweep."""
     for option in (
+        site_option,
         launches_option,
         seed_option,
         set_option,

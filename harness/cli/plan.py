@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Show what the sweep in FILE would launch, refuse and cost. Nothing is launched."""
     options = PlanOptions(**chosen)
-    earlier = stored_run(resume, root_of(options.root))[1] if resume else None
+    earlier = stored_run(resume, root_of(options.root, options.site))[1] if resume else None
     plan = plan_from(options, earlier=earlier).plan
     if as_json:
         write_document(to_json(plan))

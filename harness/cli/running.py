@@ -6,24 +6,26 @@ import asyncio
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
+from harness.cli.machines import Machines, machines_from
 from harness.cli.signals import RunSignals
 from harness.engine.clock import SystemClock
 from harness.engine.registry import default_registry
 from harness.engine.shell import LocalShell
 from harness.errors import Interrupted
 from harness.recipe.find import places_for
+from harness.recipe.spec import LaunchSpec
 from harness.records.clock import Clock
 from harness.records.journal import RunData, SessionStart
 from harness.records.summary import CellSummary
 from harness.report.headline import next_command
 from harness.report.labels import counted
-from harness.run.driver import EngineDriver, ProcessDriver, RehearsalDriver
+from harness.run.driver import EngineDriver, RehearsalDriver
 from harness.run.outcome import exit_code
 from harness.run.session import SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
@@ -45,18 +47,30 @@ class _Run:
     planned: PlannedSweep
     earlier: RunData | None
     command: tuple[str, ...]
+    machines: Machines
 
 
-def run_sweep(options: PlanOptions, *, resume: str | None, command: Sequence[str]) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWishes:
+    """What the command line says about carrying out a sweep."""
+
+    resume: str | None
+    borrow: bool
+    idle_for: str | None
+    command: tuple[str, ...]
+
+
+def run_sweep(options: PlanOptions, wishes: RunWishes) -> int:
     """Carry out a sweep and return the exit code.
 
     Raises:
         Interrupted: stopped by a signal; the engine is gone and the journal is whole.
         HarnessError: the input, the disk or the preparation is at fault.
     """
-    root = root_of(options.root)
+    machines = machines_from(options.site, borrow=wishes.borrow, idle_for=wishes.idle_for)
+    options = replace(options, keep_s=machines.keep_s)
     with RunSignals() as signals:
-        run = _resumed(options, root, resume, tuple(command)) if resume else _started(options, root, tuple(command))
+        run = _resumed(options, wishes, machines) if wishes.resume else _started(options, wishes, machines)
         try:
             run_loop = run_virtual if run.planned.scenario else asyncio.run
             run_loop(_carry_out(run, signals))
@@ -81,7 +95,8 @@ def _interrupted(run: _Run, *, launches: int | None) -> Interrupted:
     )
 
 
-def _started(options: PlanOptions, root: Path, command: tuple[str, ...]) -> _Run:
+def _started(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Run:
+    root, command = root_of(options.root, options.site), wishes.command
     planned = plan_from(options)
     clock = SystemClock()
     launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
@@ -92,14 +107,15 @@ def _started(options: PlanOptions, root: Path, command: tuple[str, ...]) -> _Run
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)  # a run that never began leaves no folder
         raise
-    return _Run(folder=folder, root=root, planned=planned, earlier=None, command=command)
+    return _Run(folder=folder, root=root, planned=planned, earlier=None, command=command, machines=machines)
 
 
-def _resumed(options: PlanOptions, root: Path, resume: str, command: tuple[str, ...]) -> _Run:
-    planned = plan_from(options)
-    folder, earlier = stored_run(resume, root, sweep=_run_name(planned))
+def _resumed(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Run:
+    assert wishes.resume is not None
+    root, planned = root_of(options.root, options.site), plan_from(options)
+    folder, earlier = stored_run(wishes.resume, root, sweep=_run_name(planned))
     planned = plan_from(options, earlier=earlier)
-    return _Run(folder=folder, root=root, planned=planned, earlier=earlier, command=command)
+    return _Run(folder=folder, root=root, planned=planned, earlier=earlier, command=wishes.command, machines=machines)
 
 
 def _run_name(planned: PlannedSweep) -> str:
@@ -133,7 +149,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         journal.append(SessionStart(at=clock.stamp(), command=run.command, harness_version=harness_version()))
         tools = Tools(
             clock=clock,
-            driver=_driver(run),
+            driver=_driver(run, task.specs),
             shell=LocalShell(),
             registry=default_registry(),
             journal=journal,
@@ -144,9 +160,9 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         await run_session(task, tools)
 
 
-def _driver(run: _Run) -> EngineDriver:
+def _driver(run: _Run, specs: Mapping[str, LaunchSpec]) -> EngineDriver:
     scenario = run.planned.scenario
     if scenario is None:
-        return ProcessDriver()
+        return run.machines.driver(specs)
     starts = run.earlier.launch_starts if run.earlier else ()
     return RehearsalDriver(scenario, earlier_boots=Counter(start.configuration.configuration_id for start in starts))

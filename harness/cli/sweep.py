@@ -9,7 +9,7 @@ import click
 
 from harness.cli.loading import PlanOptions
 from harness.cli.options import plan_options
-from harness.cli.running import run_sweep
+from harness.cli.running import RunWishes, run_sweep
 
 
 @click.command("sweep")
@@ -21,8 +21,14 @@ from harness.cli.running import run_sweep
     flag_value="latest",
     help="Carry on with a run of this sweep: measured cells are kept. Without RUN the newest one.",
 )
+@click.option("--borrow", is_flag=True, help="Stop a server that runs already once it is idle, and give it back.")
+@click.option("--idle-for", metavar="TIME", help="How long it must have been idle, as in 2m. Default: the site file's.")
+@click.option("--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says.")
 def command(
     resume: str | None,
+    borrow: bool,
+    idle_for: str | None,
+    finish_by: str | None,
     **chosen: Any,
 ) -> None:
     """Carry out the sweep in FILE: launch each configuration, measure its cells, and write a dated report.
@@ -30,5 +36,6 @@ def command(
     Ctrl-C stops the engine and keeps what was measured; --resume carries on. With --resume and --launches a finished
     run gets more launches of each configuration.
     """
-    options = PlanOptions(**chosen)
-    sys.exit(run_sweep(options, resume=resume, command=("harness", *sys.argv[1:])))
+    options = PlanOptions(**chosen, finish_by=finish_by)
+    wishes = RunWishes(resume=resume, borrow=borrow, idle_for=idle_for, command=("harness", *sys.argv[1:]))
+    sys.exit(run_sweep(options, wishes))

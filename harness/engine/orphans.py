@@ -117,7 +117,7 @@ def _entry(launch: RegisteredLaunch) -> EngineEntry:
     processes = processes_of(launch)
     state: EngineState = "gone"
     if processes:
-        state = "running" if launch.boot_id == boot_id() and _is_alive(launch.owner) else "orphan"
+        state = "running" if launch.boot_id == boot_id() and is_alive(launch.owner) else "orphan"
     return EngineEntry(launch=launch, state=state, processes=tuple(_marks(processes)))
 
 
@@ -157,7 +157,8 @@ def _in_session(process: psutil.Process, launch: RegisteredLaunch) -> bool:
         return True
 
 
-def _is_alive(mark: ProcessMark) -> bool:
+def is_alive(mark: ProcessMark) -> bool:
+    """Whether that very process still runs, within one boot of the machine."""
     try:
         return mark_of(mark.pid) == mark and psutil.Process(mark.pid).status() != psutil.STATUS_ZOMBIE
     except (ProcessLookupError, psutil.NoSuchProcess):

@@ -65,7 +65,7 @@ class Registry:
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
-            _sync_directory(self.directory)
+            sync_directory(self.directory)
         except OSError as error:
             raise StoreError(
                 f"cannot write down the engine that is about to start: {error.strerror}",
@@ -93,9 +93,13 @@ class Registry:
 
 def default_registry() -> Registry:
     """The registry of this user, or of HARNESS_STATE_DIR."""
+    return Registry(directory=state_directory() / "launches")
+
+
+def state_directory() -> Path:
+    """Where what must survive a killed harness lies: of this user, or HARNESS_STATE_DIR."""
     named = os.environ.get(STATE_DIRECTORY_VARIABLE)
-    root = Path(named) if named else Path(platformdirs.user_state_dir("harness"))
-    return Registry(directory=root / "launches")
+    return Path(named) if named else Path(platformdirs.user_state_dir("harness"))
 
 
 def new_launch(*, launch_id: str, run_id: str, recipe: str, log_path: Path, port: int | None) -> RegisteredLaunch:
@@ -134,7 +138,8 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make renames in it survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,4 @@
-"""Where commands run: the seam between the harness and a host. LocalShell is this machine.
-
-A shell that reaches another host keeps the same promises: ``spawn`` returns once the process exists there, its output
-goes to a log file on that host, and it outlives the connection that started it.
-"""
+"""Where commands run: the seam between the harness and a host. LocalShell is this machine, ssh.SshShell another one."""
 
 from __future__ import annotations
 
@@ -22,8 +18,9 @@ class Command:
     """A program and what it runs with. Nothing passes through a shell's quoting."""
 
     argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)  # added to the shell's own
+    environment: Mapping[str, str] = field(default_factory=dict)  # added to the shell's own; no secrets
     working_directory: Path | None = None
+    stdin: bytes | None = None  # of ``run``; None: closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +28,13 @@ class Completed:
     """A command that ended by itself."""
 
     returncode: int  # negative: the signal that ended it
-    output: str  # stdout and stderr in the order in which they were written
+    stdout: str
+    stderr: str
+
+    @property
+    def output(self) -> str:
+        """Both, stdout first."""
+        return self.stdout + self.stderr
 
 
 class RunningProcess(Protocol):
@@ -53,10 +56,10 @@ class Shell(Protocol):
     """Runs commands on one host."""
 
     async def run(self, command: Command, *, timeout_s: float | None = None) -> Completed:
-        """Run to the end, stdin closed. Raises LaunchError if there is no such program, TimeoutError if it is late."""
+        """Run to the end. Raises LaunchError if there is no such program, TimeoutError if it is late."""
 
     async def spawn(self, command: Command, *, log_path: Path) -> RunningProcess:
-        """Start a process in its own session; stdout and stderr are appended to ``log_path``, stdin is closed.
+        """Start a process in its own session, stdin closed; its output is appended to ``log_path`` of this machine.
 
         Raises:
             LaunchError: the program does not exist or may not be run.
@@ -67,33 +70,37 @@ class LocalShell:
     """This machine."""
 
     async def run(self, command: Command, *, timeout_s: float | None = None) -> Completed:
-        """Run to the end, stdin closed; a command that is late, or whose caller gives up, is killed with its group."""
-        process = await _start(command, output=asyncio.subprocess.PIPE)
+        """Run to the end; a command that is late, or whose caller gives up, is killed with its group."""
+        process = await _start(command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
         try:
-            output, _ = await asyncio.wait_for(process.communicate(), timeout_s)
+            stdout, stderr = await asyncio.wait_for(process.communicate(command.stdin), timeout_s)
         except BaseException:
             _kill_group(process.pid)
             await process.wait()
             raise
-        return Completed(returncode=process.returncode or 0, output=output.decode(errors="replace"))
+        return Completed(
+            returncode=process.returncode or 0,
+            stdout=stdout.decode(errors="replace"),
+            stderr=stderr.decode(errors="replace"),
+        )
 
     async def spawn(self, command: Command, *, log_path: Path) -> RunningProcess:
         """Start a process in its own session, its output appended to ``log_path``."""
         log_path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
-            return await _start(command, output=descriptor)
+            return await _start(command, stdout=descriptor, stderr=asyncio.subprocess.STDOUT)
         finally:
             os.close(descriptor)
 
 
-async def _start(command: Command, *, output: int) -> asyncio.subprocess.Process:
+async def _start(command: Command, *, stdout: int, stderr: int) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
             *command.argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=asyncio.subprocess.STDOUT,
+            stdin=asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
             env={**os.environ, **command.environment},
             cwd=command.working_directory,
             start_new_session=True,

@@ -13,6 +13,8 @@ from harness.client.transport import StampedTransport
 from harness.engine.launch import LaunchSetting, launched
 from harness.engine.running import Engine
 from harness.recipe.spec import LaunchSpec
+from harness.records.clock import Clock
+from harness.records.events import OnEvent
 from harness.simulator.launch import SimulatedDriver
 from harness.simulator.scenario import Scenario
 
@@ -28,8 +30,25 @@ class Reached:
     real_time: bool = True  # False: the clock stands still while the client works
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSetting:
+    """What the machines are held for."""
+
+    run_id: str
+    clock: Clock
+    on_event: OnEvent
+
+
 class EngineDriver(Protocol):
     """Brings engines up."""
+
+    def held(self, setting: RunSetting) -> AbstractAsyncContextManager[None]:
+        """Hold the machines for all launches of a run, and leave them as they were found.
+
+        Raises:
+            EngineError: they cannot be had, or something could not be put back.
+            InputError: the site says too little about them.
+        """
 
     @property
     def simulated(self) -> bool:
@@ -44,10 +63,19 @@ class EngineDriver(Protocol):
         """
 
 
+@asynccontextmanager
+async def _nothing_to_hold() -> AsyncIterator[None]:
+    yield
+
+
 class ProcessDriver:
     """Engines as processes of a host, or as servers that run already."""
 
     simulated = False
+
+    def held(self, setting: RunSetting) -> AbstractAsyncContextManager[None]:
+        """Processes come and go by themselves."""
+        return _nothing_to_hold()
 
     @asynccontextmanager
     async def launched(self, spec: LaunchSpec, setting: LaunchSetting) -> AsyncIterator[Reached]:
@@ -61,6 +89,10 @@ class RehearsalDriver:
     """Simulated engines, in virtual time."""
 
     simulated = True
+
+    def held(self, setting: RunSetting) -> AbstractAsyncContextManager[None]:
+        """No machine is touched."""
+        return _nothing_to_hold()
 
     def __init__(self, scenario: Scenario, *, earlier_boots: Mapping[str, int]) -> None:
         """Make a driver; ``earlier_boots`` counts those of the run so far, by configuration id."""

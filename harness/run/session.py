@@ -13,7 +13,7 @@ from harness.engine.registry import Registry
 from harness.engine.shell import Shell
 from harness.recipe.spec import LaunchSpec
 from harness.records.clock import Clock
-from harness.records.events import LaunchEnded, LaunchStarted, Note, OnEvent, TrialDone
+from harness.records.events import Event, LaunchEnded, LaunchStarted, Note, OnEvent, TrialDone
 from harness.records.identity import content_id
 from harness.records.journal import LaunchStart, RunNote, SessionEnd, SessionOutcome
 from harness.records.launch import LaunchRecord
@@ -21,7 +21,7 @@ from harness.records.plan import Plan, PlannedLaunch
 from harness.records.trial import MEASURING_VERSION, TrialRecord
 from harness.run.bench import Bench
 from harness.run.canary import CanaryReference, family, judge
-from harness.run.driver import EngineDriver
+from harness.run.driver import EngineDriver, RunSetting
 from harness.run.launching import LaunchTask, run_launch
 from harness.run.pace import Pace
 from harness.run.streams import Prompts
@@ -107,6 +107,13 @@ class _Session:
         todo = [launch for launch in task.plan.launches if not launch.done and launch.fits_budget]
         tools.on_event(self._pace.started(task.run_id, launches=len(todo)))
         await self._prepare(todo)
+        if not todo:
+            return
+        setting = RunSetting(run_id=task.run_id, clock=tools.clock, on_event=self._tell)
+        async with tools.driver.held(setting):
+            await self._launch_all(todo)
+
+    async def _launch_all(self, todo: Sequence[PlannedLaunch]) -> None:
         for round_number in sorted({launch.round for launch in todo}):
             launches = [launch for launch in todo if launch.round == round_number]
             for launch in launches:
@@ -302,6 +309,13 @@ class _Session:
             f"launch needs about {format_seconds(needed_s)}; resume the run to measure the rest"
         )
         return False
+
+    def _tell(self, event: Event) -> None:
+        """Pass on what the driver says; notes are kept, since they tell what happened to somebody's machine."""
+        if isinstance(event, Note):
+            self._note(event.text)
+        else:
+            self._tools.on_event(event)
 
     def _note(self, text: str) -> None:
         self._tools.journal.append(RunNote(at=self._tools.clock.stamp(), text=text))

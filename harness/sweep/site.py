@@ -13,14 +13,25 @@ from harness.yaml_model import FileModel, did_you_mean, validated
 from harness.yaml_source import read_source
 
 SITE_FILE = "site.yaml"
+LOCAL_ADDRESSES = ("localhost", "127.0.0.1", "::1")
 
 
 class Host(FileModel):
     """A machine of the rig."""
 
-    address: str = Field(min_length=1, description="A name or address that ssh understands.")
+    address: str = Field(min_length=1, description="A name or address that ssh understands; localhost: this machine.")
     user: str | None = Field(default=None, description="Where it is not the one of the ssh configuration.")
     fabric: tuple[str, ...] = Field(default=(), description="Network interfaces between the nodes.")
+
+    @property
+    def is_local(self) -> bool:
+        """It is the machine that the harness runs on."""
+        return self.address in LOCAL_ADDRESSES
+
+    @property
+    def ssh_target(self) -> str:
+        """What ssh is given."""
+        return f"{self.user}@{self.address}" if self.user else self.address
 
 
 class Check(FileModel):
@@ -40,8 +51,15 @@ class Borrow(FileModel):
 class Site(FileModel):
     """A site file. Every key may be left out."""
 
-    checkout: str | None = Field(default=None, description="Folder of the recipe that starts the engine.")
-    hosts: dict[str, Host] = Field(default={}, description="By role, for example head and worker.")
+    checkout: str | None = Field(default=None, description="Folder on the head of the recipe that starts the engine.")
+    inventory: str | None = Field(default=None, description="The pair.yaml of a launch without a checkout.")
+    hosts: dict[str, Host] = Field(
+        default={},
+        description="By role, for example head and worker; a head that is not "
+        "named is this machine, a worker that is not named is WORKER_HOST of the checkout's env file.",
+    )
+    project: str = Field(default="deepseek-v4-flash", description="Compose project of the operator's own server.")
+    trial_port: int = Field(default=18888, ge=1024, le=65535, description="Where ranks under test listen on the head.")
     results: str | None = Field(default=None, description="Where results/ and reports/ are made.")
     checks: dict[str, Check] = Field(default={}, description="By the name that sweeps use.")
     borrow: Borrow = Field(default=Borrow(), description="What may be borrowed.")

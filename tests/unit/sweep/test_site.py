@@ -51,7 +51,7 @@ def test_what_is_wrong_in_a_site_file(tmp_path: Path) -> None:
         load_site(file)
     assert str(caught.value).replace(f"{tmp_path}/", "") == snapshot("""\
 site.yaml:1:1: unknown key "host"
-  Did you mean "hosts"? Known here: borrow, checkout, checks, hosts, may_drop, results.
+  Did you mean "hosts"? Known here: borrow, checkout, checks, hosts, inventory, may_drop, project, results, trial_port.
   Also: site.yaml:2:19: borrow.allowed: expected true or false, not "maybe"
   Also: site.yaml:3:23: checks.a.command: [] is not allowed (it must not be empty)\
 """)

@@ -1,0 +1,298 @@
+"""Launch a pair with the scripts of a checkout of the public two-node recipe, as owners of a pair have it.
+
+What the scripts say is taken for a hint, never for proof: an exit code of 0 from stop may leave a rank running, a
+failed start leaves both, and nothing but the containers themselves tells which environment a rank has.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.engine.diagnosis import remedy_for, root_cause
+from harness.engine.pair.derived import merged, without_speculation
+from harness.engine.pair.envfile import normalised, parse_env, problems_of, with_values
+from harness.engine.pair.jobs import Job, start_job
+from harness.engine.pair.launcher import OnProgress, Pair, Ranks, TrialLaunch, ranks_of, remove_ranks
+from harness.engine.pair.messages import StartFailure, explain_start, progress_of
+from harness.engine.pair.names import CheckoutNames
+from harness.engine.redact import redacted_text
+from harness.engine.ssh import HostUnreachableError
+from harness.errors import EngineError, HostError, InputError, LaunchError, WrongConfigurationError
+from harness.records.clock import Clock
+from harness.units import format_seconds
+
+_LOOK_EVERY_S = 1.0
+_RANKS_EVERY_S = 3.0
+_GIVE_UP_S = 20.0  # of a script that was told to end: longer than its own sleeps
+_VALIDATE_TIMEOUT_S = 60.0
+_STOP_ATTEMPTS = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckoutLauncher:
+    """Starts and stops trial ranks through the scripts in ``folder`` on the head."""
+
+    pair: Pair
+    folder: str
+    work_folder: str  # on the head, ours alone: env files, and what scripts print
+    clock: Clock
+    names: CheckoutNames
+    wait_seconds: int = 2  # between two looks of the start script for the API
+
+    async def start(self, launch: TrialLaunch, on_progress: OnProgress) -> None:
+        """Write the files of the launch, validate, start, watch both ranks until the script ends.
+
+        Raises:
+            LaunchError, HostUnreachableError: see PairLauncher.
+            InputError: the operator's env file cannot be used.
+        """
+        await self._write_files(launch)
+        await self._validate(launch)
+        failure = await self._attempt(launch, on_progress)
+        if failure is not None and failure.returncode == self.names.already_running:
+            on_progress("ranks of an earlier launch were still there: stopped, starting again")
+            await self.stop(launch)
+            await self._write_files(launch)
+            failure = await self._attempt(launch, on_progress)
+        if failure is not None:
+            raise failure.error()
+        await self._require_same_environment(launch)
+
+    async def stop(self, launch: TrialLaunch) -> None:
+        """Run the stop script until it and both hosts agree that nothing is left, then remove the launch's files."""
+        last: EngineError | None = None
+        for _ in range(_STOP_ATTEMPTS):
+            try:
+                await self._run_script(self.names.stop, launch, timeout_s=launch.stop_timeout_s)
+                ranks = await ranks_of(self.pair, launch.project)
+            except EngineError as error:
+                last = error
+                await self.clock.sleep(_LOOK_EVERY_S)
+                continue
+            if not ranks.by_role:
+                break
+        try:
+            await remove_ranks(self.pair, launch.project)
+        except EngineError as error:
+            raise HostError(
+                f"a rank of the launch may still run: {error.what}",
+                where=error.where,
+                hint="Nothing more is launched: a start would mix ranks. When the host is back: harness engine restore",
+            ) from (last or error)
+        await self._remove_files(launch)
+
+    def files_of(self, launch: TrialLaunch) -> tuple[str, ...]:
+        """Return the files that a launch makes on the head."""
+        return (self._env_path(launch), self._compose_path(launch))
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    async def _write_files(self, launch: TrialLaunch) -> None:
+        text = await operator_env(self.pair, self.folder, self.names)
+        await self.pair.head.run("mkdir", "-p", "-m", "700", self.work_folder)
+        content = with_values(text, self._variables(launch))
+        await self.pair.head.write_file(self._env_path(launch), content.encode(), mode=0o600)
+        derived = await self._derived_compose(launch)
+        if derived is not None:
+            await self.pair.head.write_file(self._compose_path(launch), derived.encode(), mode=0o644)
+
+    def _variables(self, launch: TrialLaunch) -> dict[str, str]:
+        """What the configuration sets, and what keeps a trial apart from the operator's server."""
+        return {
+            **launch.variables,
+            "VLLM_HOST": launch.host,
+            "VLLM_PORT": str(launch.port),
+            "PORT": str(launch.port),
+            "VLLM_API_KEY": launch.api_key or "",
+            "DSPARK_API_KEYS": "",
+            "DSPARK_RESTART_POLICY": "no",
+        }
+
+    async def _derived_compose(self, launch: TrialLaunch) -> str | None:
+        """The compose file of the launch; None where the checkout's own will do."""
+        base_path = posixpath.join(self.folder, self.names.compose_file)
+        if not launch.overrides and launch.num_speculative_tokens != 0:
+            return None
+        text = await self._read(base_path)
+        for name in launch.overrides:
+            override = posixpath.join(self.folder, name)
+            text = merged(text, await self._read(override), where=override)
+        if launch.num_speculative_tokens == 0:
+            flag = self.names.speculative_flag
+            text = without_speculation(text, service=self.names.service, flag=flag, where=base_path)
+        return text
+
+    async def _read(self, path: str) -> str:
+        content = await self.pair.head.read_file(path)
+        if content is None:
+            raise InputError("the checkout has no such file", where=path, hint="Is `checkout` the recipe's folder?")
+        return content.decode()
+
+    async def _remove_files(self, launch: TrialLaunch) -> None:
+        await self.pair.head.run("rm", "-rf", "--", *self.files_of(launch), self._job_folder(launch))
+
+    def _env_path(self, launch: TrialLaunch) -> str:
+        return posixpath.join(self.work_folder, f"{launch.launch_id}.env")
+
+    def _compose_path(self, launch: TrialLaunch) -> str:
+        # Beside the original: ./patches and the like are resolved from where the compose file lies.
+        return posixpath.join(self.folder, f".harness-{launch.launch_id}.compose.yml")
+
+    def _job_folder(self, launch: TrialLaunch) -> str:
+        return posixpath.join(self.work_folder, launch.launch_id)
+
+    # --- scripts ---------------------------------------------------------------------------------------------------
+
+    async def _environment(self, launch: TrialLaunch) -> dict[str, str]:
+        attempts = max(1, round(launch.ready_timeout_s / self.wait_seconds))
+        environment = {
+            "ENV_FILE": self._env_path(launch),
+            "PROJECT_NAME": launch.project,
+            "LEGACY_PROJECT_NAME": launch.project,  # stop would also take down a project named like the folder
+            "WAIT_ATTEMPTS": str(attempts),
+            "WAIT_SECONDS": str(self.wait_seconds),
+            "TMPDIR": self._job_folder(launch),  # a killed start leaves a copy of the env file, keys inside, there
+        }
+        if await self.pair.head.file_mode(self._compose_path(launch)) is not None:
+            environment["COMPOSE_FILE"] = self._compose_path(launch)
+        return environment
+
+    async def _run_script(self, name: str, launch: TrialLaunch, *, timeout_s: float) -> StartFailure | None:
+        """Run a script to its end; None where it returned 0."""
+        await self.pair.head.run("mkdir", "-p", "-m", "700", self._job_folder(launch))
+        done = await self.pair.head.attempt(
+            *_clean(posixpath.join(self.folder, name), launch.variables),
+            environment=await self._environment(launch),
+            timeout_s=timeout_s,
+        )
+        if done.returncode == 0:
+            return None
+        return explain_start(done.returncode, redacted_text(done.output, launch.secrets), where=self.folder)
+
+    async def _validate(self, launch: TrialLaunch) -> None:
+        if self.names.validate is None:
+            return
+        failure = await self._run_script(self.names.validate, launch, timeout_s=_VALIDATE_TIMEOUT_S)
+        if failure is not None:
+            raise failure.error(doing=self.names.validate)
+
+    async def _attempt(self, launch: TrialLaunch, on_progress: OnProgress) -> StartFailure | None:
+        job = await start_job(
+            self.pair.head,
+            _clean(posixpath.join(self.folder, self.names.start), launch.variables),
+            environment=await self._environment(launch),
+            working_directory=self.folder,
+            folder=self._job_folder(launch),
+            launch_id=launch.launch_id,
+        )
+        try:
+            return await self._follow(job, launch, on_progress)
+        except BaseException:
+            await self._end(job)
+            raise
+
+    async def _follow(self, job: Job, launch: TrialLaunch, on_progress: OnProgress) -> StartFailure | None:
+        started_s = self.clock.now_s()
+        looked_s = started_s
+        output = ""
+        while True:
+            state = await job.look()
+            output += state.new_output
+            for line in progress_of(state.new_output):
+                on_progress(redacted_text(line, launch.secrets))
+            if state.returncode == 0:
+                return None
+            if state.returncode is not None or state.vanished:
+                code = state.returncode if state.returncode is not None else 137
+                return explain_start(code, redacted_text(output, launch.secrets), where=self.folder)
+            now_s = self.clock.now_s()
+            if now_s - looked_s >= _RANKS_EVERY_S:
+                looked_s = now_s
+                await self._refuse_dead_ranks(launch)
+            if now_s - started_s > launch.ready_timeout_s + 60:
+                raise LaunchError(f"the pair was not ready after {format_seconds(launch.ready_timeout_s)}")
+            await self.clock.sleep(_LOOK_EVERY_S)
+
+    async def _refuse_dead_ranks(self, launch: TrialLaunch) -> None:
+        """The script waits its whole time for ranks that crash again and again; their state tells at once."""
+        try:
+            ranks = await ranks_of(self.pair, launch.project)
+        except HostUnreachableError:
+            return  # the script will tell, or the next look
+        if (dead := ranks.dead()) is not None:
+            tail = await rank_tail(self.pair, ranks, launch.secrets)
+            cause = root_cause(tail)
+            what = f"the pair failed to boot: {dead}" + (f": {cause}" if cause else "")
+            raise LaunchError(what, where=self.folder, hint=remedy_for(tail, None), log_tail=tail)
+
+    async def _end(self, job: Job) -> None:
+        """TERM to the group and, if it stays, KILL. The stop script that follows needs the start script gone."""
+        try:
+            await job.signal("TERM")
+            until_s = self.clock.now_s() + _GIVE_UP_S
+            while self.clock.now_s() < until_s:
+                state = await job.look()
+                if state.returncode is not None or state.vanished:
+                    return
+                await self.clock.sleep(0.2)
+            await job.signal("KILL")
+        except EngineError:
+            return  # the host is gone: nothing can be said to it now, and stop will tell
+
+    async def _require_same_environment(self, launch: TrialLaunch) -> None:
+        """A variable that one rank did not get splits the pair, and the API shows the head's only."""
+        ranks = await ranks_of(self.pair, launch.project)
+        for node in self.pair.nodes:
+            container = ranks.by_role.get(node.role)
+            if container is None:
+                raise LaunchError(f"the start script reported success and no {node.role} rank runs", where=node.name)
+            for name, wanted in launch.variables.items():
+                found = container.environment.get(name)
+                if found is not None and found != wanted:
+                    raise WrongConfigurationError(
+                        f"the {node.role} rank runs with {name}={found}, not {wanted}",
+                        where=node.name,
+                        hint="The checkout's scripts did not pass the variable on: is it set somewhere else too?",
+                    )
+
+
+async def operator_env(pair: Pair, folder: str, names: CheckoutNames) -> str:
+    """Return the operator's own env file, LF only.
+
+    Raises:
+        InputError: it is missing, or the scripts would run part of it as a command.
+    """
+    path = posixpath.join(folder, names.env_file)
+    content = await pair.head.read_file(path)
+    if content is None:
+        raise InputError("the checkout has no env file", where=path, hint="Copy the example and fill it in first.")
+    text = normalised(content.decode(errors="surrogateescape"))
+    for problem in problems_of(text):
+        raise InputError(problem.what, where=f"{path}:{problem.line}", hint="Quote the value, or correct the line.")
+    env = parse_env(text)
+    if env.get("VLLM_API_KEY") and env.get("DSPARK_API_KEYS", "").strip():
+        raise InputError(
+            "VLLM_API_KEY and DSPARK_API_KEYS are both set", where=path, hint="The engine takes one of them."
+        )
+    return text
+
+
+async def rank_tail(pair: Pair, ranks: Ranks, secrets: tuple[str, ...], *, lines: int = 15) -> tuple[str, ...]:
+    """Return the last log lines of each rank, each with the rank's name; what cannot be read is left out."""
+    tail: list[str] = []
+    for role, container in ranks.by_role.items():
+        try:
+            done = await pair.node(role).attempt("docker", "logs", "--tail", str(lines), container.container_id)
+        except EngineError:
+            continue
+        tail += [f"{role}: {redacted_text(line, secrets)}" for line in done.output.splitlines() if line.strip()]
+    return tuple(tail)
+
+
+def _clean(script: str, variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The script, without anything in its process environment that would win over the file or split the ranks."""
+    unset = (*variables, "DSPARK_API_KEYS", "VLLM_API_KEY", "API_URL", "CHAT_URL", "API_HOST")
+    words = [word for name in unset for word in ("-u", name)]
+    return ("env", *words, "bash", script)

@@ -1,0 +1,114 @@
+"""What the driver of a pair asks of a way to launch: the checkout's scripts, or our own compose file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from harness.engine.pair.containers import Container, of_project
+from harness.engine.pair.node import Node, Role
+from harness.errors import EngineError
+
+OnProgress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The hosts: a head with the API, and a worker unless one node is all there is."""
+
+    head: Node
+    worker: Node | None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Head first."""
+        return (self.head,) if self.worker is None else (self.head, self.worker)
+
+    def node(self, role: Role) -> Node:
+        """Return the node of a role. Raises EngineError where there is no worker."""
+        if role == "head":
+            return self.head
+        if self.worker is None:
+            raise EngineError("this rig has no worker")
+        return self.worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialLaunch:
+    """One launch of a pair, whichever way it is made."""
+
+    launch_id: str
+    project: str  # compose's, of ours alone
+    variables: Mapping[str, str]  # the engine's own names; what the configuration sets
+    num_speculative_tokens: int | None  # 0: without speculation; None: as the operator's file says
+    host: str  # address that the API listens on
+    port: int
+    overrides: tuple[str, ...] = ()  # compose files of the checkout to merge into its main one
+    api_key: str | None = None  # one-time, where the address is not the loopback
+    ready_timeout_s: float = 2400.0
+    stop_timeout_s: float = 120.0
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """The containers of a launch, one a node."""
+
+    by_role: Mapping[Role, Container]
+
+    def dead(self) -> str | None:
+        """Return which rank has ended or is being restarted, and how; None while all run."""
+        for role, container in self.by_role.items():
+            if container.restart_count > 0:
+                return f"the {role} rank ended {container.restart_count} times and is started again each time"
+            if not container.is_up and container.status != "created":
+                return f"the {role} rank {container.status} with code {container.exit_code}"
+        return None
+
+
+class PairLauncher(Protocol):
+    """One way to bring a pair up and down."""
+
+    async def start(self, launch: TrialLaunch, on_progress: OnProgress) -> None:
+        """Bring both ranks up and wait until the API answers.
+
+        Raises:
+            LaunchError: it did not come up; the ranks may still run, so call ``stop``.
+            HostError, HostUnreachableError: a host was lost; likewise.
+        """
+
+    async def stop(self, launch: TrialLaunch) -> None:
+        """Take both ranks down, whatever state they are in, and see for oneself that they are gone. Idempotent.
+
+        Raises:
+            HostError: a rank may still run.
+        """
+
+
+async def ranks_of(pair: Pair, project: str) -> Ranks:
+    """Return the ranks of a project that exist now. Raises EngineError where a host or its docker does not answer."""
+    found: dict[Role, Container] = {}
+    for node in pair.nodes:
+        for container in of_project(await node.containers(), project):
+            found[node.role] = container
+    return Ranks(by_role=found)
+
+
+async def remove_ranks(pair: Pair, project: str) -> None:
+    """Remove whatever is left of a project of ours on both hosts, and look again.
+
+    Raises:
+        EngineError: a rank is still there, or a host cannot say.
+    """
+    for node in pair.nodes:
+        left = of_project(await node.containers(), project)
+        if left:
+            await node.attempt("docker", "rm", "-f", *(container.container_id for container in left))
+    left_over = await ranks_of(pair, project)
+    if left_over.by_role:
+        roles = " and ".join(left_over.by_role)
+        raise EngineError(
+            f"the {roles} rank of {project} is still there after it was stopped",
+            hint=f"On that host: docker rm -f $(docker ps -aq --filter label=com.docker.compose.project={project})",
+        )

@@ -1,0 +1,178 @@
+"""From the site file to the hosts of a pair: who is who, where things lie, what may be overwritten there."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from harness.engine.pair.borrow import Lender
+from harness.engine.pair.checkout import operator_env
+from harness.engine.pair.envfile import parse_env
+from harness.engine.pair.hold import Holding, Keeping, OnNote, Restoration
+from harness.engine.pair.launcher import Pair
+from harness.engine.pair.names import CheckoutNames
+from harness.engine.pair.node import Node, Role
+from harness.engine.pair.state import PairState, PairStates, pair_id_of
+from harness.engine.shell import LocalShell
+from harness.engine.ssh import SshShell
+from harness.errors import InputError
+from harness.records.clock import Clock
+from harness.sweep.site import Host, Site
+
+THIS_MACHINE = "this machine"
+_DEFAULT_PORT = 8888
+# What a start writes on the worker: its own files first, then those that the containers mount.
+_WORKER_FILES = ("patches", "recipe/vllm", "docker-compose.vl-sidecar.yml")
+_WORK_FOLDER = ".cache/harness/trials"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rig:
+    """A pair with what its site says of it."""
+
+    pair: Pair
+    pair_id: str
+    worker_target: str
+    checkout: str  # on the head
+    environment: Mapping[str, str]  # the operator's own file, as data
+    operator_port: int
+    work_folder: str
+    keeping: tuple[Keeping, ...]
+    site: Site
+    names: CheckoutNames
+
+    @property
+    def trial_project(self) -> str:
+        """The compose project of ranks under test. The operator's is never touched under this name."""
+        return f"harness-{self.pair_id[:8]}"
+
+    def lender(self, clock: Clock, on_note: OnNote) -> Lender:
+        """Return what borrows the operator's server and gives it back."""
+        return Lender(
+            pair=self.pair,
+            project=self.site.project,
+            port=self.operator_port,
+            checkout=self.checkout,
+            names=self.names,
+            clock=clock,
+            on_progress=on_note,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What a run wants of a rig."""
+
+    run_id: str
+    recipe: str
+    may_borrow: bool
+    idle_for_s: float
+    look: Callable[[], Awaitable[None]]  # raises where the configurations cannot run there
+
+
+async def checkout_rig(site: Site, checkout: str, names: CheckoutNames) -> Rig:
+    """Return the pair that a checkout drives.
+
+    Raises:
+        InputError: the env file does not say what is needed, or cannot be used.
+        EngineError: the head does not answer.
+    """
+    head = node_of("head", site.hosts.get("head"))
+    home = (await head.run("sh", "-c", 'printf %s "$HOME"')).strip()
+    folder = _under_home(checkout, home)
+    pair = Pair(head=head, worker=None)
+    env_path = posixpath.join(folder, names.env_file)
+    environment = parse_env(await operator_env(pair, folder, names))
+    worker_host = site.hosts.get("worker")
+    target = worker_host.ssh_target if worker_host else environment.get("WORKER_HOST", "")
+    if not target:
+        raise InputError(
+            "WORKER_HOST is not set", where=env_path, hint="Fill it in, or name the worker in the site file."
+        )
+    worker_folder = _under_home(
+        environment.get("WORKER_SCRIPT_DIR") or environment.get("WORKER_DIR") or folder, home, where=env_path
+    )
+    if any(character.isspace() for character in worker_folder):
+        raise InputError(
+            f"the worker's folder holds a space: {worker_folder!r}",
+            where=env_path,
+            hint="The checkout's scripts cannot copy to it: move it, or set WORKER_DIR to another one.",
+        )
+    return Rig(
+        pair=Pair(head=head, worker=node_of("worker", worker_host or Host(address=target))),
+        pair_id=pair_id_of(head.name, target),
+        worker_target=target,
+        checkout=folder,
+        environment=environment,
+        operator_port=_port(environment, env_path),
+        work_folder=posixpath.join(home, _WORK_FOLDER),
+        keeping=(
+            Keeping(role="head", folder=folder, names=(names.env_file, names.compose_file)),
+            Keeping(role="worker", folder=worker_folder, names=(names.env_file, names.compose_file, *_WORKER_FILES)),
+        ),
+        site=site,
+        names=names,
+    )
+
+
+def holding_of(rig: Rig, back: Restoration, use: Use) -> Holding:
+    """Return what a run does with a rig."""
+    return Holding(
+        back=back,
+        run_id=use.run_id,
+        recipe=use.recipe,
+        checkout=rig.checkout,
+        worker_target=rig.worker_target,
+        trial_project=rig.trial_project,
+        trial_port=rig.site.trial_port,
+        work_folder=rig.work_folder,
+        keeping=rig.keeping,
+        may_borrow=use.may_borrow,
+        idle_for_s=use.idle_for_s,
+        look=use.look,
+    )
+
+
+def restoration_from(state: PairState, states: PairStates, *, clock: Clock, on_note: OnNote) -> Restoration:
+    """Return how to put a pair back from its state alone: the site file may have changed since."""
+    head = node_of("head", None if state.head == THIS_MACHINE else Host(address=state.head))
+    worker = node_of("worker", Host(address=state.worker)) if state.worker else None
+    pair = Pair(head=head, worker=worker)
+    borrowed = state.borrowed
+    lender = Lender(
+        pair=pair,
+        project=borrowed.project if borrowed else "",
+        port=borrowed.port if borrowed else _DEFAULT_PORT,
+        checkout=state.checkout,
+        names=state.names,
+        clock=clock,
+        on_progress=on_note,
+    )
+    return Restoration(pair_id=state.pair_id, pair=pair, lender=lender, states=states, on_note=on_note)
+
+
+def node_of(role: Role, host: Host | None) -> Node:
+    """Return the host of a role; this machine where none is named."""
+    if host is None or host.is_local:
+        return Node(role=role, name=THIS_MACHINE, shell=LocalShell(), is_local=True)
+    return Node(role=role, name=host.ssh_target, shell=SshShell(target=host.ssh_target), is_local=False)
+
+
+def _under_home(path: str, home: str, *, where: str | None = None) -> str:
+    """``~``, $HOME and ${HOME} worked out; nothing else of a shell's is."""
+    for prefix in ("~/", "$HOME/", "${HOME}/"):
+        if path.startswith(prefix):
+            path = posixpath.join(home, path[len(prefix) :])
+    if "$" in path or "`" in path:
+        raise InputError(f"cannot tell which folder {path} is", where=where, hint="Write it without variables.")
+    if not posixpath.isabs(path):
+        raise InputError(f"not an absolute path: {path}", where=where, hint="Write the whole path, or ~/...")
+    return posixpath.normpath(path)
+
+
+def _port(environment: Mapping[str, str], where: str) -> int:
+    text = environment.get("VLLM_PORT") or environment.get("PORT") or str(_DEFAULT_PORT)
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise InputError(f"VLLM_PORT is no port: {text!r}", where=where)
+    return int(text)

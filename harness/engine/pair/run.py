@@ -1,0 +1,159 @@
+"""A pair for the length of a run: held once, launched on again and again."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from harness.engine.endpoint import endpoint_for
+from harness.engine.launch import LaunchSetting, named_model, secrets_of
+from harness.engine.logfile import LogReader
+from harness.engine.pair.engine import PairEngine
+from harness.engine.pair.launcher import Pair, PairLauncher, TrialLaunch
+from harness.engine.pair.logs import following
+from harness.engine.pair.node import Node, Role
+from harness.engine.redact import redacted_environment
+from harness.engine.shell import Command, LocalShell
+from harness.engine.ssh import HostUnreachableError
+from harness.errors import EngineError, HostError, LaunchError
+from harness.recipe.spec import LaunchSpec
+from harness.records.events import LaunchProgress
+from harness.units import format_bytes
+
+_LOOPBACK = "127.0.0.1"
+_KEY_VARIABLE = "HARNESS_ONE_TIME_KEY"
+_LOST_MEMORY_BYTES = 4 * 2**30
+_AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
+
+
+@dataclass(slots=True, kw_only=True)
+class HeldPair:
+    """The pair while a run has it."""
+
+    pair: Pair
+    launcher: PairLauncher
+    project: str
+    port: int
+    described_as: tuple[str, ...]  # the command of a launch, for the record
+    _available_bytes: dict[Role, int] = field(default_factory=dict)  # before the first launch
+
+    @asynccontextmanager
+    async def launched(self, spec: LaunchSpec, setting: LaunchSetting) -> AsyncIterator[PairEngine]:
+        """Bring both ranks up, hold them, and take them down on every way out.
+
+        Raises:
+            LaunchError: they did not come up as asked.
+            HostError: a host was lost, a rank could not be stopped, or memory was: the run cannot go on.
+        """
+        await self._require_memory()
+        address, key = await self._address()
+        launch = self._launch(spec, setting, address=address, key=key)
+        if key is not None:
+            spec = replace(spec, api_key_variable=_KEY_VARIABLE, environment={**spec.environment, _KEY_VARIABLE: key})
+        async with following(self.pair, self.project, setting.log_path, setting.clock):
+            try:
+                started_s = setting.clock.now_s()
+                await self._start(launch, setting)
+                yield await self._engine(spec, setting, launch, started_s)
+            finally:
+                await self.launcher.stop(launch)
+
+    async def _start(self, launch: TrialLaunch, setting: LaunchSetting) -> None:
+        try:
+            await self.launcher.start(launch, lambda text: setting.on_event(LaunchProgress(text=text)))
+        except HostUnreachableError as lost:
+            hint = f"{lost.hint or ''} Then carry on with --resume.".strip()
+            raise HostError(lost.what, where=lost.where, hint=hint) from lost
+
+    def _launch(self, spec: LaunchSpec, setting: LaunchSetting, *, address: str, key: str | None) -> TrialLaunch:
+        return TrialLaunch(
+            launch_id=setting.launch_id,
+            project=self.project,
+            variables=spec.environment,
+            num_speculative_tokens=spec.num_speculative_tokens,
+            overrides=spec.pair.overrides if spec.pair else (),
+            host=address,
+            port=self.port,
+            api_key=key,
+            ready_timeout_s=spec.ready_timeout_s,
+            stop_timeout_s=spec.stop_timeout_s,
+            secrets=(*secrets_of(spec), *((key,) if key else ())),
+        )
+
+    async def _engine(
+        self, spec: LaunchSpec, setting: LaunchSetting, launch: TrialLaunch, started_s: float
+    ) -> PairEngine:
+        base_url = f"http://{_bracketed(launch.host)}:{launch.port}"
+        async with endpoint_for(spec, base_url) as endpoint:
+            models = await endpoint.models()
+        if models is None:
+            raise LaunchError(
+                "the pair came up and does not answer from here",
+                where=base_url,
+                hint="Is that address of the head reachable from this machine?",
+            )
+        model = named_model(models, spec.served_model, base_url)
+        return PairEngine(
+            spec=spec,
+            pair=self.pair,
+            project=self.project,
+            clock=setting.clock,
+            base_url=base_url,
+            model=model.name,
+            max_model_len=model.max_model_len,
+            ready_s=setting.clock.now_s() - started_s,
+            log=LogReader(path=setting.log_path),
+            command=self.described_as,
+            environment=redacted_environment(spec.environment),
+        )
+
+    async def _address(self) -> tuple[str, str | None]:
+        """Where the trial listens, and the key that keeps others out where that is not the loopback."""
+        if self.pair.head.is_local:
+            return _LOOPBACK, None
+        return await address_of(self.pair.head), secrets.token_urlsafe(24)
+
+    async def _require_memory(self) -> None:
+        """A crash loop has leaked memory until both hosts needed a reset; a smaller loss changes the KV cache."""
+        for node in self.pair.nodes:
+            available = available_bytes(await node.run("cat", "/proc/meminfo"))
+            before = self._available_bytes.setdefault(node.role, available)
+            if before - available > _LOST_MEMORY_BYTES:
+                lost = format_bytes(before - available)
+                raise HostError(
+                    f"the {node.role} has {lost} less free memory than before the first launch",
+                    where=node.name,
+                    hint="`free -g` shows what is left. Reboot both hosts, then carry on with --resume.",
+                )
+
+
+async def address_of(head: Node) -> str:
+    """Return the address under which ssh reaches the head, as far as ssh's configuration tells it.
+
+    Raises:
+        EngineError: ssh's configuration cannot be read.
+    """
+    done = await LocalShell().run(Command(argv=("ssh", "-G", head.name)), timeout_s=10.0)
+    found = re.search(r"^hostname (\S+)$", done.stdout, re.MULTILINE)
+    if done.returncode != 0 or found is None:
+        raise EngineError(f"cannot tell the address of {head.name}: {done.stderr.strip()}", where=head.name)
+    return found[1]
+
+
+def available_bytes(meminfo: str) -> int:
+    """Return MemAvailable of /proc/meminfo. Raises EngineError where it is missing."""
+    found = _AVAILABLE.search(meminfo)
+    if found is None:
+        raise EngineError("/proc/meminfo has no MemAvailable")
+    return int(found[1]) * 1024
+
+
+def _bracketed(host: str) -> str:
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host
