@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from harness.cli.streams import write_document
+from harness.engine.pair.inventory import json_schema as pair_schema
 from harness.recipe.schema import json_schema as recipe_schema
 from harness.sweep.schema import json_schema as sweep_schema
 
-_SCHEMAS = {"sweep": sweep_schema, "recipe": recipe_schema}
+_SCHEMAS = {"sweep": sweep_schema, "recipe": recipe_schema, "pair": pair_schema}
 
 
 @click.command("schema")
@@ -23,7 +24,7 @@ _SCHEMAS = {"sweep": sweep_schema, "recipe": recipe_schema}
     help="Write all of them as DIRECTORY/NAME.json instead of printing one.",
 )
 def command(which: str, write: Path | None) -> None:
-    """Print the JSON Schema of sweep or recipe files (draft 2020-12)."""
+    """Print the JSON Schema of sweep files, recipes or pair.yaml (draft 2020-12)."""
     if write is None:
         write_document(_text(_SCHEMAS[which]()).rstrip())
         return

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from harness.engine.pair.inventory import json_schema as pair_schema
 from harness.recipe.find import packaged
 from harness.recipe.schema import json_schema as recipe_schema
 from harness.sweep.schema import SweepFile
@@ -16,9 +17,10 @@ from harness.sweep.schema import json_schema as sweep_schema
 from harness.yaml_source import read_source
 from tests.unit.sweep.sweeps import EXAMPLES
 
-SCHEMAS = {"sweep": sweep_schema, "recipe": recipe_schema}
+SCHEMAS = {"sweep": sweep_schema, "recipe": recipe_schema, "pair": pair_schema}
 SWEEPS = sorted([*packaged("sweeps").glob("*.yaml"), *EXAMPLES.glob("*.yaml")])
 RECIPES = sorted(packaged("recipes").glob("*/recipe.yaml"))
+PAIRS = sorted(packaged("recipes").glob("*/pair.example.yaml"))
 
 
 def problems(schema: dict[str, Any], data: object) -> list[str]:
@@ -58,9 +60,17 @@ def test_every_recipe_is_valid(file: Path) -> None:
     assert problems(recipe_schema(), read_source(file).data) == []
 
 
-@pytest.mark.parametrize("file", [*packaged("sweeps").glob("*.yaml"), *RECIPES], ids=str)
+@pytest.mark.parametrize("file", PAIRS, ids=lambda file: file.parent.name)
+def test_every_pair_is_valid(file: Path) -> None:
+    assert problems(pair_schema(), read_source(file).data) == []
+
+
+_KINDS = {"recipe.yaml": ("recipe", "../.."), "pair.example.yaml": ("pair", "../..")}
+
+
+@pytest.mark.parametrize("file", [*packaged("sweeps").glob("*.yaml"), *RECIPES, *PAIRS], ids=str)
 def test_every_shipped_file_names_its_schema(file: Path) -> None:
-    kind, up = ("recipe", "../..") if file.name == "recipe.yaml" else ("sweep", "..")
+    kind, up = _KINDS.get(file.name, ("sweep", ".."))
     first = file.read_text(encoding="utf-8").splitlines()[0]
     assert first == f"# yaml-language-server: $schema={up}/schemas/{kind}.json"
 

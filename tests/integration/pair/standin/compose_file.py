@@ -174,11 +174,13 @@ def _service(name: str, entry: Tree, folder: Path, variables: Mapping[str, str])
     environment = {
         key: variables.get(key) if value is None else value for key, value in entry.get("environment", {}).items()
     }
+    files = [str(folder / each) for each in entry.get("env_file") or ()]
+    from_files = _variables(files, folder, {}) if files else {}
     return {
-        **entry,
+        **{key: value for key, value in entry.items() if key != "env_file"},
         "command": _words(entry.get("command")),
         "entrypoint": _words(entry.get("entrypoint")),
-        "environment": environment,
+        "environment": from_files | environment,
         "volumes": [_volume(each, folder, variables) for each in entry.get("volumes") or ()],
     }
 
