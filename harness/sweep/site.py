@@ -70,6 +70,11 @@ class Site(FileModel):
         """The results folder with ~ worked out; None: the current one."""
         return Path(self.results).expanduser() if self.results else None
 
+    @property
+    def inventory_file(self) -> Path | None:
+        """The pair.yaml with ~ worked out; None: there is none."""
+        return Path(self.inventory).expanduser() if self.inventory else None
+
 
 def default_site_path() -> Path:
     """Return where the site file lies if nobody says otherwise."""

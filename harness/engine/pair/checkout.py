@@ -14,7 +14,7 @@ from harness.engine.diagnosis import remedy_for, root_cause
 from harness.engine.pair.derived import merged, without_speculation
 from harness.engine.pair.envfile import normalised, parse_env, problems_of, with_values
 from harness.engine.pair.jobs import Job, start_job
-from harness.engine.pair.launcher import OnProgress, Pair, Ranks, TrialLaunch, ranks_of, remove_ranks
+from harness.engine.pair.launcher import OnProgress, Pair, TrialLaunch, rank_tail, ranks_of, remove_ranks
 from harness.engine.pair.messages import StartFailure, explain_start, progress_of
 from harness.engine.pair.names import CheckoutNames
 from harness.engine.redact import redacted_text
@@ -277,18 +277,6 @@ async def operator_env(pair: Pair, folder: str, names: CheckoutNames) -> str:
             "VLLM_API_KEY and DSPARK_API_KEYS are both set", where=path, hint="The engine takes one of them."
         )
     return text
-
-
-async def rank_tail(pair: Pair, ranks: Ranks, secrets: tuple[str, ...], *, lines: int = 15) -> tuple[str, ...]:
-    """Return the last log lines of each rank, each with the rank's name; what cannot be read is left out."""
-    tail: list[str] = []
-    for role, container in ranks.by_role.items():
-        try:
-            done = await pair.node(role).attempt("docker", "logs", "--tail", str(lines), container.container_id)
-        except EngineError:
-            continue
-        tail += [f"{role}: {redacted_text(line, secrets)}" for line in done.output.splitlines() if line.strip()]
-    return tuple(tail)
 
 
 def _clean(script: str, variables: Mapping[str, str]) -> tuple[str, ...]:

@@ -19,7 +19,11 @@ from harness.errors import LaunchError
 
 OnNote = Callable[[str], None]
 RESTORE = "harness engine restore"
-_REMOVE_OURS = 'rm -rf -- "$1"; [ -z "$2" ] || rm -f -- "$2"/.harness-*.compose.yml'
+# $1 folder of launches, $2 checkout or "", $3 our project: what launches of either way leave on a node.
+_REMOVE_OURS = (
+    'rm -rf -- "$1" "$HOME/.cache/harness/$3"; [ -z "$2" ] || rm -f -- "$2"/.harness-*.compose.yml; '
+    'rmdir "$HOME/.cache/harness" 2>/dev/null || true'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,8 @@ async def restore(back: Restoration) -> None:
         changed = await put_back(back.pair.node(saved.role), saved.folder, saved.names, archive)
         if changed:
             back.on_note(f"the operator's files are back on the {saved.role}: {', '.join(changed)}")
-    await back.pair.head.script(_REMOVE_OURS, state.work_folder, state.checkout or "")
+    for node in back.pair.nodes:
+        await node.script(_REMOVE_OURS, state.work_folder, state.checkout or "", state.trial_project)
     if state.borrowed is not None and state.borrowed.stopped:
         for difference in await back.lender.give_back(state.borrowed):
             back.on_note(f"the operator's server runs again, but {difference}")

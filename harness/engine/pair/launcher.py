@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.engine.pair.containers import Container, of_project
 from harness.engine.pair.node import Node, Role
+from harness.engine.redact import redacted_text
 from harness.errors import EngineError
+from harness.recipe.spec import LaunchSpec
 
 OnProgress = Callable[[str], None]
+ONE_TIME_KEY = "HARNESS_ONE_TIME_KEY"  # in the environment of a spec: our own, not the engine's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +44,41 @@ class TrialLaunch:
 
     launch_id: str
     project: str  # compose's, of ours alone
-    variables: Mapping[str, str]  # the engine's own names; what the configuration sets
-    num_speculative_tokens: int | None  # 0: without speculation; None: as the operator's file says
+    spec: LaunchSpec  # of a two_node style
     host: str  # address that the API listens on
     port: int
-    overrides: tuple[str, ...] = ()  # compose files of the checkout to merge into its main one
-    api_key: str | None = None  # one-time, where the address is not the loopback
-    ready_timeout_s: float = 2400.0
-    stop_timeout_s: float = 120.0
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    api_key: str | None = field(default=None, repr=False)  # one-time, where the address is not the loopback
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # never to appear in an error
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What the configuration sets, by the engine's own names."""
+        return {name: value for name, value in self.spec.environment.items() if name != ONE_TIME_KEY}
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """Compose files of the checkout to merge into its main one."""
+        return self.spec.pair.overrides if self.spec.pair else ()
+
+    @property
+    def num_speculative_tokens(self) -> int | None:
+        """0: without speculation; None: as the operator's file says."""
+        return self.spec.num_speculative_tokens
+
+    @property
+    def ready_timeout_s(self) -> float:
+        """Give up waiting after this."""
+        return self.spec.ready_timeout_s
+
+    @property
+    def stop_timeout_s(self) -> float:
+        """For the stop script."""
+        return self.spec.stop_timeout_s
+
+    @property
+    def base_url(self) -> str:
+        """Of the API, from here."""
+        return f"http://{_bracketed(self.host)}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +142,22 @@ async def remove_ranks(pair: Pair, project: str) -> None:
             f"the {roles} rank of {project} is still there after it was stopped",
             hint=f"On that host: docker rm -f $(docker ps -aq --filter label=com.docker.compose.project={project})",
         )
+
+
+async def rank_tail(pair: Pair, ranks: Ranks, secrets: tuple[str, ...], *, lines: int = 15) -> tuple[str, ...]:
+    """Return the last log lines of each rank, each with the rank's name; what cannot be read is left out."""
+    tail: list[str] = []
+    for role, container in ranks.by_role.items():
+        try:
+            done = await pair.node(role).attempt("docker", "logs", "--tail", str(lines), container.container_id)
+        except EngineError:
+            continue
+        tail += [f"{role}: {redacted_text(line, secrets)}" for line in done.output.splitlines() if line.strip()]
+    return tuple(tail)
+
+
+def _bracketed(host: str) -> str:
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host

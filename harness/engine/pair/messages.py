@@ -17,9 +17,6 @@ _PROGRESS = (
     re.compile(r"^Syncing DSpark deployment files"),
     re.compile(r"^Starting DSpark (?:worker|head)"),
     re.compile(r"^Waiting for DSpark\b.*"),
-    re.compile(r"Model loading took .*"),
-    re.compile(r"Graph capturing finished .*"),
-    re.compile(r"Application startup complete"),
 )
 # Message of a script -> what it means, and the remedy. The first that is found counts.
 _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = (

@@ -10,6 +10,7 @@ from harness.engine.pair.borrow import Lender
 from harness.engine.pair.checkout import operator_env
 from harness.engine.pair.envfile import parse_env
 from harness.engine.pair.hold import Holding, Keeping, OnNote, Restoration
+from harness.engine.pair.inventory import Inventory, nodes_of
 from harness.engine.pair.launcher import Pair
 from harness.engine.pair.names import CheckoutNames
 from harness.engine.pair.node import Node, Role
@@ -34,13 +35,13 @@ class Rig:
     pair: Pair
     pair_id: str
     worker_target: str
-    checkout: str  # on the head
-    environment: Mapping[str, str]  # the operator's own file, as data
+    checkout: str | None  # on the head
+    environment: Mapping[str, str]  # the operator's own file, as data; empty without a checkout
     operator_port: int
     work_folder: str
     keeping: tuple[Keeping, ...]
     site: Site
-    names: CheckoutNames
+    names: CheckoutNames | None  # of the checkout's files
 
     @property
     def trial_project(self) -> str:
@@ -113,6 +114,31 @@ async def checkout_rig(site: Site, checkout: str, names: CheckoutNames) -> Rig:
         ),
         site=site,
         names=names,
+    )
+
+
+async def inventory_rig(site: Site, inventory: Inventory) -> Rig:
+    """Return the hosts of a pair.yaml.
+
+    Raises:
+        InputError: one that ssh cannot be given.
+        EngineError: the head does not answer.
+    """
+    head, *others = nodes_of(inventory)
+    worker = others[0] if others else None
+    target = worker.name if worker else ""
+    home = (await head.run("sh", "-c", 'printf %s "$HOME"')).strip()
+    return Rig(
+        pair=Pair(head=head, worker=worker),
+        pair_id=pair_id_of(head.name, target),
+        worker_target=target,
+        checkout=None,
+        environment={},
+        operator_port=_DEFAULT_PORT,
+        work_folder=posixpath.join(home, _WORK_FOLDER),
+        keeping=(),
+        site=site,
+        names=None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from harness.engine.endpoint import endpoint_for
 from harness.engine.launch import LaunchSetting, named_model, secrets_of
 from harness.engine.logfile import LogReader
 from harness.engine.pair.engine import PairEngine
-from harness.engine.pair.launcher import Pair, PairLauncher, TrialLaunch
+from harness.engine.pair.launcher import ONE_TIME_KEY, Pair, PairLauncher, TrialLaunch
 from harness.engine.pair.logs import following
 from harness.engine.pair.node import Node, Role
 from harness.engine.redact import redacted_environment
@@ -25,7 +25,7 @@ from harness.records.events import LaunchProgress
 from harness.units import format_bytes
 
 _LOOPBACK = "127.0.0.1"
-_KEY_VARIABLE = "HARNESS_ONE_TIME_KEY"
+_LOG_EVERY_S = 0.5
 _LOST_MEMORY_BYTES = 4 * 2**30
 _AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 
@@ -51,9 +51,9 @@ class HeldPair:
         """
         await self._require_memory()
         address, key = await self._address()
-        launch = self._launch(spec, setting, address=address, key=key)
         if key is not None:
-            spec = replace(spec, api_key_variable=_KEY_VARIABLE, environment={**spec.environment, _KEY_VARIABLE: key})
+            spec = replace(spec, api_key_variable=ONE_TIME_KEY, environment={**spec.environment, ONE_TIME_KEY: key})
+        launch = self._launch(spec, setting, address=address, key=key)
         async with following(self.pair, self.project, setting.log_path, setting.clock):
             try:
                 started_s = setting.clock.now_s()
@@ -63,31 +63,31 @@ class HeldPair:
                 await self.launcher.stop(launch)
 
     async def _start(self, launch: TrialLaunch, setting: LaunchSetting) -> None:
+        telling = asyncio.create_task(_tell_progress(launch.spec, setting))
         try:
             await self.launcher.start(launch, lambda text: setting.on_event(LaunchProgress(text=text)))
         except HostUnreachableError as lost:
             hint = f"{lost.hint or ''} Then carry on with --resume.".strip()
             raise HostError(lost.what, where=lost.where, hint=hint) from lost
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
 
     def _launch(self, spec: LaunchSpec, setting: LaunchSetting, *, address: str, key: str | None) -> TrialLaunch:
         return TrialLaunch(
             launch_id=setting.launch_id,
             project=self.project,
-            variables=spec.environment,
-            num_speculative_tokens=spec.num_speculative_tokens,
-            overrides=spec.pair.overrides if spec.pair else (),
+            spec=spec,
             host=address,
             port=self.port,
             api_key=key,
-            ready_timeout_s=spec.ready_timeout_s,
-            stop_timeout_s=spec.stop_timeout_s,
             secrets=(*secrets_of(spec), *((key,) if key else ())),
         )
 
     async def _engine(
         self, spec: LaunchSpec, setting: LaunchSetting, launch: TrialLaunch, started_s: float
     ) -> PairEngine:
-        base_url = f"http://{_bracketed(launch.host)}:{launch.port}"
+        base_url = launch.base_url
         async with endpoint_for(spec, base_url) as endpoint:
             models = await endpoint.models()
         if models is None:
@@ -131,6 +131,20 @@ class HeldPair:
                 )
 
 
+async def _tell_progress(spec: LaunchSpec, setting: LaunchSetting) -> None:
+    """Show the lines of the head's log that the recipe thinks worth showing."""
+    log = LogReader(path=setting.log_path)
+    offset = log.size()
+    while True:
+        window = log.since(offset)
+        offset = window.end
+        for line in window.lines:
+            for pattern in spec.boot.progress:
+                if match := re.search(pattern, line):
+                    setting.on_event(LaunchProgress(text=match[0].strip()))
+        await setting.clock.sleep(_LOG_EVERY_S)
+
+
 async def address_of(head: Node) -> str:
     """Return the address under which ssh reaches the head, as far as ssh's configuration tells it.
 
@@ -150,10 +164,3 @@ def available_bytes(meminfo: str) -> int:
     if found is None:
         raise EngineError("/proc/meminfo has no MemAvailable")
     return int(found[1]) * 1024
-
-
-def _bracketed(host: str) -> str:
-    try:
-        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
-    except ValueError:
-        return host

@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 
-from tests.integration.pair.bed import PairBed
+from tests.integration.pair.bed import DESK, PairBed
 from tests.integration.pair.checkouts import Checkout
 from tests.integration.pair.host import Host
+from tests.integration.pair.tree import DEVICE, INTERFACE
 
 SWEEP = {
     "sweep": "small",
@@ -73,6 +74,21 @@ def write_sweep(bed: PairBed, **knobs: Any) -> str:
 def write_site(bed: PairBed, checkout: Checkout, **keys: Any) -> None:
     """Write the site file onto the head, where the harness looks for it."""
     bed.head.write("~/harness/config/harness/site.yaml", yaml.safe_dump({"checkout": checkout.head_folder, **keys}))
+
+
+def write_inventory(bed: PairBed, **keys: Any) -> None:
+    """Write pair.yaml and a site file that names it, for launches without a checkout."""
+    nodes = {
+        host.name: {
+            "ssh": "localhost" if host is bed.head else host.address,
+            "address": host.address,
+            "interfaces": {"socket": INTERFACE},
+            "hca": DEVICE,
+        }
+        for host in bed.hosts
+    }
+    bed.head.write("~/desk/pair.yaml", yaml.safe_dump({**nodes, **keys}))
+    bed.head.write("~/harness/config/harness/site.yaml", yaml.safe_dump({"inventory": f"{DESK}/pair.yaml"}))
 
 
 def launches_of(bed: PairBed) -> list[dict[str, Any]]:
