@@ -23,7 +23,7 @@ from harness.errors import EngineError, HostError, InputError, LaunchError, Wron
 from harness.records.clock import Clock
 from harness.units import format_seconds
 
-_LOOK_EVERY_S = 1.0
+_LOOK_EVERY_S = 0.5
 _RANKS_EVERY_S = 3.0
 _GIVE_UP_S = 20.0  # of a script that was told to end: longer than its own sleeps
 _VALIDATE_TIMEOUT_S = 60.0
@@ -39,7 +39,7 @@ class CheckoutLauncher:
     work_folder: str  # on the head, ours alone: env files, and what scripts print
     clock: Clock
     names: CheckoutNames
-    wait_seconds: int = 2  # between two looks of the start script for the API
+    wait_seconds: int = 1  # between two looks of the start script for the API
 
     async def start(self, launch: TrialLaunch, on_progress: OnProgress) -> None:
         """Write the files of the launch, validate, start, watch both ranks until the script ends.

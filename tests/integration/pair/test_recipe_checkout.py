@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.pair.bed import PairBed
 from tests.integration.pair.checkouts import COMPOSE_FILE, ENV_FILE
+from tests.integration.pair.runs import before, cells_of, write_site, write_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.recipe_checkout]
 
@@ -76,3 +77,35 @@ def test_what_goes_wrong_ends_as_it_does_on_a_pair(bed: PairBed, public_checkout
     failed = checkout.run("start", environment={"WAIT_ATTEMPTS": "2"}, check=False)
     assert (failed.returncode, "Timed out waiting for DSpark API." in failed.stderr) == (1, True)
     assert all(host.rank().restart_count >= 0 for host in bed.hosts)
+
+
+def test_the_harness_drives_whole_launches_through_it(bed: PairBed, public_checkout: Path) -> None:
+    checkout = bed.install_checkout(public_checkout)
+    write_site(bed, checkout)
+    was = before(bed, checkout)
+
+    done = bed.harness("sweep", write_sweep(bed, num_speculative_tokens=[0, 5, 7]), timeout_s=400)
+
+    assert done.code == 0, done.err
+    assert sorted(cell["num_speculative_tokens"] for cell in cells_of(bed)) == [0, 5, 7]
+    assert "positions 0 to 4" in done.err
+    assert "positions 0 to 6" in done.err
+    assert "no counter of drafts" in done.err
+    was.require_restored()
+
+
+def test_the_harness_borrows_a_server_that_it_started_and_gives_it_back(bed: PairBed, public_checkout: Path) -> None:
+    checkout = bed.install_checkout(public_checkout)
+    write_site(bed, checkout)
+    checkout.run("start")
+    environments = [host.rank().environment for host in bed.hosts]
+    was = before(bed, checkout)
+
+    done = bed.harness("sweep", write_sweep(bed), "--borrow", "--idle-for", "1s", timeout_s=400)
+
+    assert done.code == 0, done.err
+    assert "the operator's server runs again" in done.err
+    for host, environment in zip(bed.hosts, environments, strict=True):
+        assert {**host.rank().environment, "HOSTNAME": ""} == {**environment, "HOSTNAME": ""}
+    assert bed.k() == 5
+    was.require_restored()
