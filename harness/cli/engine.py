@@ -7,7 +7,9 @@ import json
 
 import click
 
-from harness.cli.engine_pair import pair_entries, restore_pairs
+from harness.cli import engine_restore as restore
+from harness.cli import engine_up as up
+from harness.cli.engine_pair import pair_entries
 from harness.cli.streams import write_document
 from harness.engine.clock import SystemClock
 from harness.engine.orphans import EngineEntry, find_engines, remove_orphans
@@ -23,7 +25,7 @@ _WORDS = {
 
 @click.group("engine")
 def command() -> None:
-    """List and stop engines that this tool started. Processes that it did not start are never touched."""
+    """Start, list and stop engines, and put pairs back. Processes that it did not start are never touched."""
 
 
 @command.command("status")
@@ -59,14 +61,8 @@ def down(even_owned: bool) -> None:
         click.echo("nothing to stop", err=True)
 
 
-@command.command("restore")
-def restore() -> None:
-    """Put every pair back as it was before a run that died: ranks under test down, files back, server up again."""
-    restored = restore_pairs(default_states())
-    for entry in restored:
-        click.echo(f"restored {entry.line}", err=True)
-    if not restored:
-        click.echo("nothing to restore", err=True)
+command.add_command(up.command)
+command.add_command(restore.command)
 
 
 def _document(entry: EngineEntry, stopped: list[EngineEntry]) -> dict[str, object]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from pathlib import Path
 
+from harness.cli.generation import generation_of_site
 from harness.engine.host import host_facts
 from harness.errors import InputError
 from harness.recipe.find import find_recipe, find_sweep
 from harness.recipe.load import LoadedRecipe, load_recipe
+from harness.recipe.pair import GENERATION
 from harness.records.journal import RunData
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
@@ -54,6 +56,11 @@ def plan_from(options: PlanOptions, *, earlier: RunData | None = None) -> Planne
     """Return the plan of a sweep file. Raises InputError."""
     sweep = load_sweep(find_sweep(options.file), set_overrides=options.overrides)
     recipe = _recipe(sweep, options.engine)
+    if options.engine is None:
+        generation = generation_of_site(sweep, recipe.recipe, load_site(options.site))
+        if generation is not None:
+            overrides = (*options.overrides, f"{GENERATION}={generation}")
+            sweep = load_sweep(find_sweep(options.file), set_overrides=overrides)
     wishes = Wishes(
         seed=options.seed,
         launches=options.launches,

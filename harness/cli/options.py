@@ -39,6 +39,13 @@ site_option = click.option(
     help="Hosts, folders and commands of this place. Default: site.yaml in the user's configuration.",
 )
 
+borrow_option = click.option(
+    "--borrow", is_flag=True, help="Stop a server that runs already once it is idle, and give it back."
+)
+idle_for_option = click.option(
+    "--idle-for", metavar="TIME", help="How long it must have been idle, as in 2m. Default: the site file's."
+)
+
 
 def plan_options(command: Command) -> Command:
     """Add the options of every command that plans a sweep."""

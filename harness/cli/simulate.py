@@ -8,18 +8,16 @@ from collections.abc import Sequence
 
 import click
 
+from harness.cli.knobs import configuration_from
 from harness.cli.streams import shown_if_possible
 from harness.errors import InputError
 from harness.recipe.find import find_recipe
 from harness.recipe.load import LoadedRecipe, load_recipe
-from harness.recipe.names import KnobNames
 from harness.recipe.simulated import build_simulated
-from harness.records.cell import Configuration
 from harness.simulator.engine import EngineLoop
 from harness.simulator.launch import new_engine
 from harness.simulator.scenario import load_scenario
 from harness.simulator.serve import ServeOptions, serve
-from harness.yaml_source import parse_value
 
 
 @click.command("simulate")
@@ -60,14 +58,7 @@ def command(
 
 
 def _engine(loaded: LoadedRecipe, settings: Sequence[str], scenario: str, seed: int) -> EngineLoop:
-    written = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or not name.strip():
-            raise InputError("expected KNOB=VALUE", where=f"--set {setting}", hint="As in num_speculative_tokens=5.")
-        written[name.strip()] = parse_value(text, place=f"--set {name}")
-    knobs, _ = KnobNames(loaded.recipe).canonical(written)
-    spec = build_simulated(loaded, Configuration(recipe=loaded.recipe.recipe, knobs=knobs))
+    spec = build_simulated(loaded, configuration_from(loaded, settings))
     assert spec.simulation is not None  # build_simulated made it
     return new_engine(spec.simulation, load_scenario(scenario, seed=seed), launch_key="served")
 

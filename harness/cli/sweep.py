@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.loading import PlanOptions
-from harness.cli.options import plan_options
+from harness.cli.options import borrow_option, idle_for_option, plan_options
 from harness.cli.running import RunWishes, run_sweep
 
 
@@ -21,8 +21,8 @@ from harness.cli.running import RunWishes, run_sweep
     flag_value="latest",
     help="Carry on with a run of this sweep: measured cells are kept. Without RUN the newest one.",
 )
-@click.option("--borrow", is_flag=True, help="Stop a server that runs already once it is idle, and give it back.")
-@click.option("--idle-for", metavar="TIME", help="How long it must have been idle, as in 2m. Default: the site file's.")
+@borrow_option
+@idle_for_option
 @click.option("--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says.")
 def command(
     resume: str | None,

@@ -55,6 +55,7 @@ class RunningEngine:
     command: tuple[str, ...] = ()  # redacted
     environment: dict[str, str] = field(default_factory=dict)  # what the harness set; redacted
     process: RunningProcess | None = None
+    untested: str | None = None
 
     def alive(self) -> bool:
         """False once the process has ended. An attached engine is taken to be alive."""

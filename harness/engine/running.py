@@ -59,6 +59,10 @@ class Engine(Protocol):
         """Redacted."""
 
     @property
+    def untested(self) -> str | None:
+        """Why nobody knows how what started it behaves; None where it is known."""
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """What was added to it; redacted."""
 

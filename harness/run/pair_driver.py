@@ -14,7 +14,7 @@ from harness.engine.pair.hold import Restoration, held
 from harness.engine.pair.inventory import load_inventory
 from harness.engine.pair.launcher import PairLauncher
 from harness.engine.pair.names import names_of
-from harness.engine.pair.preflight import require_same_on_both
+from harness.engine.pair.preflight import require_generation, require_same_on_both
 from harness.engine.pair.rig import Rig, Use, checkout_rig, holding_of, inventory_rig
 from harness.engine.pair.run import HeldPair
 from harness.engine.pair.state import PairStates
@@ -44,6 +44,7 @@ class _Way:
     launcher: PairLauncher
     look: Callable[[], Awaitable[None]]  # what must hold of the hosts before anything is touched
     described_as: tuple[str, ...]
+    untested: str | None = None
 
 
 class PairDriver:
@@ -88,7 +89,10 @@ class PairDriver:
                 project=way.rig.trial_project,
                 port=self._site.trial_port,
                 described_as=way.described_as,
+                untested=way.untested,
             )
+            if way.untested is not None:
+                note(way.untested)
             yield
 
     @asynccontextmanager
@@ -114,6 +118,7 @@ class PairDriver:
         names = names_of(data)
         rig = await checkout_rig(self._site, self._checkout(), names)
         assert rig.checkout is not None  # of this kind of rig
+        untested = await require_generation(rig.pair.head, rig.checkout, specs)
         launcher = CheckoutLauncher(
             pair=rig.pair, folder=rig.checkout, work_folder=rig.work_folder, clock=setting.clock, names=names
         )
@@ -122,6 +127,7 @@ class PairDriver:
             launcher=launcher,
             look=lambda: require_same_on_both(rig.pair, specs, rig.environment, data.variables),
             described_as=(f"./{names.start}",),
+            untested=untested,
         )
 
     async def _bundled(self, setting: RunSetting) -> _Way:

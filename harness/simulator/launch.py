@@ -65,6 +65,7 @@ class SimulatedEngine:
     base_url: str = BASE_URL
     command: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    untested: str | None = None
 
     def transport(self) -> SimulatedTransport:
         """Return a transport that reaches it; as many as there are clients."""

@@ -32,6 +32,7 @@ class PairEngine:
     ready_s: float
     log: LogReader  # of the head rank
     command: tuple[str, ...]
+    untested: str | None = None  # why nobody knows how the scripts that started it behave
     environment: Mapping[str, str] = field(default_factory=dict)  # redacted
 
     async def died(self) -> str:

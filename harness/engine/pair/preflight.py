@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.engine.pair.agreement import Wanted, read_holding, require_agreement
 from harness.engine.pair.launcher import Pair
-from harness.recipe.pair import PairVariables
+from harness.engine.pair.node import Node
+from harness.errors import InputError
+from harness.recipe.pair import GENERATION, PairVariables, recognise
 from harness.recipe.spec import LaunchSpec
 
 _DEFAULT_CACHE = "~/.cache/huggingface"
@@ -51,6 +54,41 @@ async def require_same_on_both(
             )
         )
         require_agreement(wanted, holdings)
+
+
+async def require_generation(head: Node, folder: str, specs: Sequence[LaunchSpec]) -> str | None:
+    """Refuse rules of another state of the checkout than the one that is there.
+
+    Args:
+        head: where the checkout lies.
+        folder: the checkout.
+        specs: every configuration of the run.
+
+    Returns:
+        What to say of scripts that are of no generation known to the recipe; None where they are.
+
+    Raises:
+        InputError: the sweep was planned by the rules of another generation.
+        HostUnreachableError: the host did not answer.
+    """
+    checkout = specs[0].pair.data.checkout if specs[0].pair else None
+    if checkout is None:
+        return None
+    path = posixpath.join(folder, checkout.scripts.start)
+    content = await head.read_file(path)
+    if content is None:
+        raise InputError("the checkout has no start script", where=path, hint="Is `checkout` the recipe's folder?")
+    found = recognise(checkout.generations, content.decode(errors="replace"))
+    if found is None:
+        return f"untested generation: {checkout.scripts.start} is of no state of the recipe that was tested"
+    planned = {spec.pair.generation for spec in specs if spec.pair} - {found, None}
+    if planned:
+        raise InputError(
+            f"the checkout is of the {found} generation, and the sweep was planned by the rules of {planned.pop()}",
+            where=path,
+            hint=f"Add --set {GENERATION}={found}.",
+        )
+    return None
 
 
 def _wanted(spec: LaunchSpec, environment: Mapping[str, str], variables: PairVariables) -> Wanted:

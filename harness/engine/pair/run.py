@@ -39,6 +39,7 @@ class HeldPair:
     project: str
     port: int
     described_as: tuple[str, ...]  # the command of a launch, for the record
+    untested: str | None = None  # why nobody knows how these scripts behave
     _available_bytes: dict[Role, int] = field(default_factory=dict)  # before the first launch
 
     @asynccontextmanager
@@ -108,6 +109,7 @@ class HeldPair:
             ready_s=setting.clock.now_s() - started_s,
             log=LogReader(path=setting.log_path),
             command=self.described_as,
+            untested=self.untested,
             environment=redacted_environment(spec.environment),
         )
 

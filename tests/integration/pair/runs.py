@@ -63,17 +63,26 @@ def before(bed: PairBed, checkout: Checkout) -> Before:
     )
 
 
+def sweep_text(**knobs: Any) -> str:
+    """Return the small sweep; ``knobs`` replace or add, None takes one out."""
+    named = {**SWEEP["knobs"], **knobs}  # type: ignore[dict-item]
+    return yaml.safe_dump({**SWEEP, "knobs": {name: value for name, value in named.items() if value is not None}})
+
+
 def write_sweep(bed: PairBed, **knobs: Any) -> str:
-    """Write the small sweep onto the head and return its path there; ``knobs`` replace or add."""
-    document = {**SWEEP, "knobs": {**SWEEP["knobs"], **knobs}}  # type: ignore[dict-item]
-    path = "~/desk/small.yaml"
-    bed.head.write(path, yaml.safe_dump(document))
+    """Write the small sweep onto the head and return its name there."""
+    bed.head.write(f"{DESK}/small.yaml", sweep_text(**knobs))
     return "small.yaml"
+
+
+def site_text(checkout: Checkout, **keys: Any) -> str:
+    """Return a site file."""
+    return yaml.safe_dump({"checkout": checkout.head_folder, **keys})
 
 
 def write_site(bed: PairBed, checkout: Checkout, **keys: Any) -> None:
     """Write the site file onto the head, where the harness looks for it."""
-    bed.head.write("~/harness/config/harness/site.yaml", yaml.safe_dump({"checkout": checkout.head_folder, **keys}))
+    bed.head.write("~/harness/config/harness/site.yaml", site_text(checkout, **keys))
 
 
 def write_inventory(bed: PairBed, **keys: Any) -> None:

@@ -94,6 +94,18 @@ def test_a_killed_harness_gives_it_back_through_restore(bed: PairBed, serving: S
     serving.require_given_back(bed)
 
 
+def test_a_harness_that_is_killed_while_giving_back_can_do_it_again(bed: PairBed, serving: Serving) -> None:
+    run = bed.start_harness("sweep", "small.yaml", "--borrow", "--idle-for", "1s")
+    run.wait_for_text("starting the operator's server again")
+    run.process.kill()
+    run.process.wait()
+
+    restored = bed.harness("engine", "restore")
+
+    assert restored.code == 0, restored.err
+    serving.require_given_back(bed)
+
+
 def test_both_hosts_that_reboot_in_a_trial_get_it_back_through_restore(bed: PairBed, serving: Serving) -> None:
     run = bed.start_harness("sweep", "small.yaml", "--borrow", "--idle-for", "1s")
     run.wait_for_text(MEASURING)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+
 import pytest
 
-from tests.integration.pair.bed import PairBed
+from tests.integration.pair.bed import DESK, PairBed
 from tests.integration.pair.checkouts import Checkout, add_checkpoint
-from tests.integration.pair.runs import before, cells_of, launches_of, write_inventory, write_site, write_sweep
+from tests.integration.pair.runs import (
+    before,
+    cells_of,
+    launches_of,
+    site_text,
+    sweep_text,
+    write_inventory,
+    write_site,
+    write_sweep,
+)
+from tests.integration.pair.tree import REPOSITORY
 
 pytestmark = pytest.mark.system
 
@@ -76,4 +89,88 @@ def test_an_env_value_never_becomes_a_command(checkout: Checkout, bed: PairBed) 
     assert done.code == 2, done.err
     assert "env.VLLM_PLUGINS" in done.err
     assert not any(host.path("/tmp/owned").exists() for host in bed.hosts)
+    was.require_restored()
+
+
+def test_a_checkout_is_planned_by_the_rules_of_its_own_generation(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    path = write_sweep(bed, generation=None)
+
+    done = bed.harness("plan", path, "--json")
+
+    assert done.code == 0, done.err
+    assert {launch["configuration"]["knobs"]["generation"] for launch in done.document()["launches"]} == {"august"}
+
+
+def test_rules_of_another_generation_are_refused_before_anything_is_touched(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    was = before(bed, checkout)
+
+    done = bed.harness("sweep", write_sweep(bed, generation="september"))
+
+    assert done.code == 2, done.err
+    assert "--set generation=august" in done.err
+    was.require_restored()
+
+
+def test_scripts_of_an_unknown_generation_are_run_and_named_on_every_page(bed: PairBed, checkout: Checkout) -> None:
+    start = bed.head.path(f"{checkout.head_folder}/start-deepseek-v4-flash-dspark.sh")
+    text = start.read_text()
+    start.write_text(text.replace("treat exit 3 as already-up", "exit 3 means that it is up"))
+    write_site(bed, checkout)
+    was = before(bed, checkout)
+
+    done = bed.harness("sweep", write_sweep(bed, num_speculative_tokens=[5]))
+
+    assert done.code == 0, done.err
+    (cell,) = cells_of(bed)
+    assert "untested_generation" in [doubt["kind"] for doubt in cell["doubts"]]
+    (report,) = bed.head.path(DESK).glob("reports/*")
+    for page in ("report.md", "report.html", "paste.md"):
+        assert "untested generation" in (report / page).read_text(), page
+    was.require_restored()
+
+
+def test_a_head_behind_ssh_serves_under_a_one_time_key(bed: PairBed, checkout: Checkout) -> None:
+    hosts = {"head": {"address": bed.head.address}, "worker": {"address": "localhost"}}
+    bed.worker.write("~/harness/config/harness/site.yaml", site_text(checkout, hosts=hosts))
+    bed.worker.write("~/desk/small.yaml", sweep_text())
+    was = before(bed, checkout)
+
+    command = [sys.executable, "-m", "harness", "sweep", "small.yaml"]
+    environment = {**bed.environment, "PYTHONPATH": str(REPOSITORY), "MPLCONFIGDIR": "/tmp/matplotlib"}
+    done = bed.worker.run(command, environment=environment, folder=DESK, check=False, timeout_s=200)
+
+    assert done.returncode == 0, done.stderr
+    assert "positions 0 to 4" in done.stderr
+    kept = bed.worker.run(["sh", "-c", "grep -rh HARNESS_ONE_TIME_KEY ~/desk/results || true"]).stdout
+    assert '"HARNESS_ONE_TIME_KEY":"***"' in kept
+    was.require_restored()
+
+
+def test_a_host_that_loses_memory_ends_the_run(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    run = bed.start_harness("sweep", write_sweep(bed))
+    run.wait_for_text("trial 1/")
+    bed.worker.set_memory_available(20 * 2**30)
+
+    done = run.end()
+
+    assert done.code == 3, done.err
+    assert "less free memory than before the first launch" in done.err
+    assert len(launches_of(bed)) == 2  # the second was not started, and resuming starts it
+
+
+def test_an_engine_is_held_until_ctrl_c(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    was = before(bed, checkout)
+    wishes = ("--set", "num_speculative_tokens=7", "--set", "generation=august")
+    run = bed.start_harness("engine", "up", "dspark-2x-spark", *wishes)
+    run.wait_for_text("Ctrl-C stops it")
+    assert "num_speculative_tokens: 7" in run.said
+    assert "in use by run" in bed.harness("engine", "status").err
+
+    run.send(signal.SIGINT)
+
+    assert run.end().code == 130
     was.require_restored()

@@ -211,9 +211,10 @@ echo "  project: $PROJECT_NAME"
 echo "  checkpoint: $DSPARK_MODEL"
 echo "  image: $DSPARK_VLLM_IMAGE"
 #[august]
-echo "  mtp speculative tokens: ${MTP_NUM_TOKENS:-5}"
+echo "  mtp speculative tokens: ${MTP_NUM_TOKENS:-5} (its dspark_block_size min is 5)"
 echo "  cudagraph capture size: $((${MAX_NUM_SEQS:-6} * (${MTP_NUM_TOKENS:-5} + 1)))"
 #[september]
+# The capture size is rounded up to a multiple of 8.
 echo "  mtp speculative tokens: $k (block-k: ${DSPARK_ENABLE_DSPARK_BLOCK_K:-0}, SWA prefix: ${DSPARK_ENABLE_DSPARK_SWA_PREFIX:-0})"
 echo "  cudagraph capture size: $(((${MAX_NUM_SEQS:-6} * (10#$k + 1) + 7) / 8 * 8))"
 #[end]
