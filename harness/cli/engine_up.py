@@ -71,7 +71,7 @@ def _say_ready(standing: StandingEngine, log_path: Path) -> None:
     click.echo(f"ready after {format_seconds(standing.ready_s)}: {url} serves {live.model}", err=True)
     click.echo(f"num_speculative_tokens: {k} ({live.proof})", err=True)
     click.echo(f"log: {log_path}", err=True)
-    click.echo(f"measure it: harness sweep SWEEP --engine attach --set base_url={shlex.quote(url)}", err=True)
+    click.echo(f"measure it: harness sweep SWEEP --engine attach --set url={shlex.quote(url)}", err=True)
     click.echo("Ctrl-C stops it", err=True)
 
 
