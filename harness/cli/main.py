@@ -19,6 +19,7 @@ _COMMANDS = {
     "show": "harness.cli.show",
     "simulate": "harness.cli.simulate",
     "sweep": "harness.cli.sweep",
+    "workload": "harness.cli.workload",
 }
 _EXIT_INPUT = 2
 
@@ -53,6 +54,7 @@ _SUMMARIES = {
     "show": "Show the cells of a run on the terminal, or as JSON.",
     "simulate": "Serve a simulated engine over HTTP, for any client of vLLM.",
     "sweep": "Plan, launch, measure and report: the main job.",
+    "workload": "Look into recorded traffic, and prepare it for a sweep.",
 }
 
 

@@ -1,0 +1,56 @@
+"""`harness workload inspect FILE`: what is in a trace, and what will be replayed of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from harness.cli.streams import shown_if_possible, write_document
+from harness.recipe.find import find_recipe
+from harness.recipe.load import load_recipe
+from harness.report.workload_page import render_workload
+from harness.report.workload_view import Speed, terminal_text, workload_sections
+from harness.store.files import write_whole
+from harness.workload.inspection import inspect_trace
+
+trace_argument = click.argument("trace", metavar="FILE", type=click.Path(path_type=Path))
+format_option = click.option(
+    "--format", "format_name", metavar="NAME", default="auto", show_default=True, help="Of the trace, if not guessed."
+)
+
+
+@click.command("inspect")
+@trace_argument
+@format_option
+@click.option("--recipe", metavar="NAME", help="Say how long this engine would take to replay it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+@click.option(
+    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write it as a page to this file."
+)
+def inspect_command(trace: Path, format_name: str, recipe: str | None, as_json: bool, page: Path | None) -> None:
+    """Show what the trace in FILE holds: lengths, classes, conversations, and what cannot be replayed and why.
+
+    No text of the trace is shown. Lengths are as recorded, else estimated.
+    """
+    speed = _speed(recipe) if recipe else None
+    found = inspect_trace(trace, format_name=format_name)
+    sections = workload_sections(found, speed)
+    if page is not None:
+        write_whole(page, render_workload(f"Workload {found.file}", sections).encode())
+    if as_json:
+        write_document(json.dumps(asdict(found), indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    with shown_if_possible():
+        click.echo(terminal_text(sections), err=True)
+
+
+def _speed(name: str) -> Speed:
+    recipe = load_recipe(find_recipe(name)).recipe
+    return Speed(
+        engine=recipe.recipe,
+        prefill_tokens_per_s=recipe.measuring.prefill_tokens_per_s,
+        decode_tokens_per_s=recipe.measuring.decode_tokens_per_s,
+    )
