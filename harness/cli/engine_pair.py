@@ -61,7 +61,8 @@ async def _restore(states: PairStates) -> list[PairEntry]:
                 f"{entry.line} (process {entry.state.owner.pid})",
                 hint="Stop that run with Ctrl-C: it puts the pair back.",
             )
-        await restore(restoration_from(entry.state, states, clock=SystemClock(), on_note=_say))
+        with states.locked(entry.state.pair_id):
+            await restore(restoration_from(entry.state, states, clock=SystemClock(), on_note=_say))
         restored.append(entry)
     return restored
 

@@ -121,7 +121,10 @@ def _time_limit_s(sweep: Sweep, options: PlanOptions) -> float | None:
     end = datetime.combine(now.date(), time.fromisoformat(finish_by))
     if end <= now:
         end += timedelta(days=1)
-    until_s = max(0.0, (end - now).total_seconds() - options.keep_s)
+    until_s = (end - now).total_seconds() - options.keep_s
+    if until_s <= 0:
+        what = f"nothing can be measured before {finish_by}: giving the server back takes the time that is left"
+        raise InputError(what, hint="Name a later time with --finish-by.")
     return until_s if budget.time is None else min(until_s, budget.time)
 
 

@@ -18,6 +18,7 @@ from harness.engine.ports import HOST, choose_port
 from harness.engine.readiness import Boot, wait_until_ready
 from harness.engine.redact import redacted_argv, redacted_environment, secrets_in
 from harness.engine.registry import RegisteredLaunch, Registry, new_launch, with_leader
+from harness.engine.running import HostAccount
 from harness.engine.shell import Command, RunningProcess, Shell
 from harness.errors import EngineError
 from harness.recipe.spec import PORT, LaunchSpec
@@ -56,6 +57,7 @@ class RunningEngine:
     environment: dict[str, str] = field(default_factory=dict)  # what the harness set; redacted
     process: RunningProcess | None = None
     untested: str | None = None
+    hosts: HostAccount | None = None
 
     def alive(self) -> bool:
         """False once the process has ended. An attached engine is taken to be alive."""

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from harness.recipe.spec import LaunchSpec
+from harness.records.host import NodeFacts, NodeSample
 from harness.records.launch import BootFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAccount:
+    """The machines under an engine."""
+
+    facts: tuple[NodeFacts, ...]  # before it was started
+    samples: Sequence[NodeSample]  # since it answered; grows until it is stopped
 
 
 class EngineLog(Protocol):
@@ -57,6 +67,10 @@ class Engine(Protocol):
     @property
     def command(self) -> tuple[str, ...]:
         """Redacted."""
+
+    @property
+    def hosts(self) -> HostAccount | None:
+        """The machines under it; None where nobody looks at them."""
 
     @property
     def untested(self) -> str | None:

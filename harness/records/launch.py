@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.records.cell import Configuration, KnobValue
+from harness.records.host import NodeFacts, NodeSample
 
 LaunchOutcome = Literal["measured", "failed_to_boot", "wrong_configuration", "died", "slow_canary", "interrupted"]
 
@@ -68,3 +69,6 @@ class LaunchRecord:
     command: tuple[str, ...] = ()  # redacted
     environment: dict[str, str] = field(default_factory=dict)  # what the harness set; redacted
     simulated: bool = False
+    untested: str | None = None  # why nobody knows how what started it behaves
+    nodes: tuple[NodeFacts, ...] = ()  # before the engine was started; () where nobody asked
+    samples: tuple[NodeSample, ...] = ()  # while cells were measured

@@ -137,6 +137,9 @@ class _Account:
             canary_against=self.verdict.against if self.verdict else None,
             command=engine.command if engine else (),
             environment=dict(engine.environment) if engine else {},
+            untested=engine.untested if engine else None,
+            nodes=engine.hosts.facts if engine and engine.hosts else (),
+            samples=tuple(engine.hosts.samples) if engine and engine.hosts else (),
             simulated=task.driver.simulated,
         )
 

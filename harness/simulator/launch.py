@@ -66,6 +66,7 @@ class SimulatedEngine:
     command: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     untested: str | None = None
+    hosts: None = None
 
     def transport(self) -> SimulatedTransport:
         """Return a transport that reaches it; as many as there are clients."""

@@ -32,6 +32,8 @@ class Lender:
 
     pair: Pair
     project: str
+    service: str  # of a compose file that serves this engine, in whatever project
+    ours: str  # the project of ranks under test, which are no server of the operator
     port: int
     checkout: str | None  # on the head, with the operator's own files
     names: CheckoutNames | None  # of its files; None: it was not started by a checkout
@@ -45,15 +47,20 @@ class Lender:
             EngineError: a host or its docker does not answer.
         """
         ranks: list[BorrowedRank] = []
-        working_dir: str | None = None
+        projects: list[str] = []
         for node in self.pair.nodes:
-            for container in of_project(await node.containers(), self.project):
-                if container.is_up:
+            for container in await node.containers():
+                if container.is_up and self._is_the_operators(container):
                     ranks.append(_rank(node.role, container))
-                    working_dir = container.working_dir if node.role == "head" else working_dir
+                    projects.append(container.project or self.project)
         if not ranks:
             return None
-        return BorrowedServer(project=self.project, port=self.port, working_dir=working_dir, ranks=tuple(ranks))
+        return BorrowedServer(project=projects[0], port=self.port, ranks=tuple(ranks))
+
+    def _is_the_operators(self, container: Container) -> bool:
+        if container.project == self.ours:
+            return False
+        return container.project == self.project or container.service == self.service
 
     async def wait_until_idle(self, idle_for_s: float) -> None:
         """Return once no request has been in flight for that long.

@@ -92,22 +92,36 @@ class CheckoutLauncher:
     async def _write_files(self, launch: TrialLaunch) -> None:
         text = await operator_env(self.pair, self.folder, self.names)
         await self.pair.head.run("mkdir", "-p", "-m", "700", self.work_folder)
-        content = with_values(text, self._variables(launch))
-        await self.pair.head.write_file(self._env_path(launch), content.encode(), mode=0o600)
         derived = await self._derived_compose(launch)
+        compose = posixpath.join(self.folder, self.names.compose_file)
         if derived is not None:
-            await self.pair.head.write_file(self._compose_path(launch), derived.encode(), mode=0o644)
+            compose = self._compose_path(launch)
+            await self.pair.head.write_file(compose, derived.encode(), mode=0o644)
+        content = with_values(text, {**launch.variables, **self._apart(launch), "COMPOSE_FILE": compose})
+        await self.pair.head.write_file(self._env_path(launch), content.encode(), mode=0o600)
 
-    def _variables(self, launch: TrialLaunch) -> dict[str, str]:
-        """What the configuration sets, and what keeps a trial apart from the operator's server."""
+    def _apart(self, launch: TrialLaunch) -> dict[str, str]:
+        """What keeps a trial apart from the operator's server. The file wins over the process environment of the
+        scripts, so what they take from there is in it too: the operator's own file may name another project or URL."""
         return {
-            **launch.variables,
             "VLLM_HOST": launch.host,
             "VLLM_PORT": str(launch.port),
             "PORT": str(launch.port),
+            "API_HOST": launch.host,
+            "API_URL": f"{launch.base_url}/v1/models",
+            "CHAT_URL": f"{launch.base_url}/v1/chat/completions",
             "VLLM_API_KEY": launch.api_key or "",
             "DSPARK_API_KEYS": "",
             "DSPARK_RESTART_POLICY": "no",
+            **self._process_variables(launch),
+        }
+
+    def _process_variables(self, launch: TrialLaunch) -> dict[str, str]:
+        return {
+            "PROJECT_NAME": launch.project,
+            "LEGACY_PROJECT_NAME": launch.project,  # stop would also take down a project named like the folder
+            "WAIT_ATTEMPTS": str(max(1, round(launch.ready_timeout_s / self.wait_seconds))),
+            "WAIT_SECONDS": str(self.wait_seconds),
         }
 
     async def _derived_compose(self, launch: TrialLaunch) -> str | None:
@@ -146,13 +160,9 @@ class CheckoutLauncher:
     # --- scripts ---------------------------------------------------------------------------------------------------
 
     async def _environment(self, launch: TrialLaunch) -> dict[str, str]:
-        attempts = max(1, round(launch.ready_timeout_s / self.wait_seconds))
         environment = {
+            **self._process_variables(launch),
             "ENV_FILE": self._env_path(launch),
-            "PROJECT_NAME": launch.project,
-            "LEGACY_PROJECT_NAME": launch.project,  # stop would also take down a project named like the folder
-            "WAIT_ATTEMPTS": str(attempts),
-            "WAIT_SECONDS": str(self.wait_seconds),
             "TMPDIR": self._job_folder(launch),  # a killed start leaves a copy of the env file, keys inside, there
         }
         if await self.pair.head.file_mode(self._compose_path(launch)) is not None:

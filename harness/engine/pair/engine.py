@@ -9,6 +9,7 @@ from harness.engine.bootlog import parse_boot_log
 from harness.engine.endpoint import Endpoint, endpoint_for
 from harness.engine.logfile import LogReader
 from harness.engine.pair.launcher import Pair, ranks_of
+from harness.engine.running import HostAccount
 from harness.errors import EngineError
 from harness.recipe.spec import LaunchSpec
 from harness.records.clock import Clock
@@ -32,6 +33,7 @@ class PairEngine:
     ready_s: float
     log: LogReader  # of the head rank
     command: tuple[str, ...]
+    hosts: HostAccount
     untested: str | None = None  # why nobody knows how the scripts that started it behave
     environment: Mapping[str, str] = field(default_factory=dict)  # redacted
 

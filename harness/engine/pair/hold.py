@@ -15,7 +15,7 @@ from harness.engine.pair.node import Role
 from harness.engine.pair.snapshot import put_back, take_snapshot
 from harness.engine.pair.state import PairState, PairStates, SavedFolder
 from harness.engine.registry import boot_id, mark_of
-from harness.errors import LaunchError
+from harness.errors import EngineError, HostError, LaunchError
 
 OnNote = Callable[[str], None]
 RESTORE = "harness engine restore"
@@ -73,16 +73,28 @@ async def held(holding: Holding) -> AsyncIterator[None]:
             has it. Nothing was touched.
         EngineError: a host does not answer; or something could not be put back, and ``harness engine restore`` will.
     """
-    await _finish_earlier(holding)
-    await _require_free(holding)
-    state = await _written_down(holding)
-    holding.back.on_note(f"if anything goes wrong, this puts the pair back: {RESTORE}")
+    with holding.back.states.locked(holding.back.pair_id):
+        await _finish_earlier(holding)
+        await _require_free(holding)
+        state = await _written_down(holding)
+        holding.back.on_note(f"if anything goes wrong, this puts the pair back: {RESTORE}")
+        try:
+            if state.borrowed is not None:
+                await _take(holding, state)
+            yield
+        finally:
+            await _shielded(_put_back(holding.back))
+
+
+async def _put_back(back: Restoration) -> None:
     try:
-        if state.borrowed is not None:
-            await _take(holding, state)
-        yield
-    finally:
-        await _shielded(restore(holding.back))
+        await restore(back)
+    except EngineError as error:
+        raise HostError(
+            f"the pair is not as it was found: {error.what}",
+            where=error.where,
+            hint=f"What has to come back is written down. Once both hosts answer: {RESTORE}",
+        ) from error
 
 
 async def restore(back: Restoration) -> None:

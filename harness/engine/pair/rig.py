@@ -22,6 +22,7 @@ from harness.records.clock import Clock
 from harness.sweep.site import Host, Site
 
 THIS_MACHINE = "this machine"
+SERVICE = "vllm-dspark"  # in the compose files of both generations
 _DEFAULT_PORT = 8888
 # What a start writes on the worker: its own files first, then those that the containers mount.
 _WORKER_FILES = ("patches", "recipe/vllm", "docker-compose.vl-sidecar.yml")
@@ -52,7 +53,9 @@ class Rig:
         """Return what borrows the operator's server and gives it back."""
         return Lender(
             pair=self.pair,
-            project=self.site.project,
+            project=self.environment.get("PROJECT_NAME") or self.site.project,
+            service=self.names.service if self.names else SERVICE,
+            ours=self.trial_project,
             port=self.operator_port,
             checkout=self.checkout,
             names=self.names,
@@ -169,6 +172,8 @@ def restoration_from(state: PairState, states: PairStates, *, clock: Clock, on_n
     lender = Lender(
         pair=pair,
         project=borrowed.project if borrowed else "",
+        service=state.names.service if state.names else SERVICE,
+        ours=state.trial_project,
         port=borrowed.port if borrowed else _DEFAULT_PORT,
         checkout=state.checkout,
         names=state.names,

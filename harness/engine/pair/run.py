@@ -13,10 +13,12 @@ from harness.engine.endpoint import endpoint_for
 from harness.engine.launch import LaunchSetting, named_model, secrets_of
 from harness.engine.logfile import LogReader
 from harness.engine.pair.engine import PairEngine
+from harness.engine.pair.host_facts import read_hosts, sampling
 from harness.engine.pair.launcher import ONE_TIME_KEY, Pair, PairLauncher, TrialLaunch
 from harness.engine.pair.logs import following
 from harness.engine.pair.node import Node, Role
 from harness.engine.redact import redacted_environment
+from harness.engine.running import HostAccount
 from harness.engine.shell import Command, LocalShell
 from harness.engine.ssh import HostUnreachableError
 from harness.errors import EngineError, HostError, LaunchError
@@ -57,9 +59,12 @@ class HeldPair:
         launch = self._launch(spec, setting, address=address, key=key)
         async with following(self.pair, self.project, setting.log_path, setting.clock):
             try:
+                facts = await read_hosts(self.pair.nodes, setting.clock)
                 started_s = setting.clock.now_s()
                 await self._start(launch, setting)
-                yield await self._engine(spec, setting, launch, started_s)
+                async with sampling(self.pair.nodes, setting.clock) as samples:
+                    hosts = HostAccount(facts=facts, samples=samples)
+                    yield await self._engine(setting, launch, started_s, hosts)
             finally:
                 await self.launcher.stop(launch)
 
@@ -86,8 +91,9 @@ class HeldPair:
         )
 
     async def _engine(
-        self, spec: LaunchSpec, setting: LaunchSetting, launch: TrialLaunch, started_s: float
+        self, setting: LaunchSetting, launch: TrialLaunch, started_s: float, hosts: HostAccount
     ) -> PairEngine:
+        spec = launch.spec
         base_url = launch.base_url
         async with endpoint_for(spec, base_url) as endpoint:
             models = await endpoint.models()
@@ -109,6 +115,7 @@ class HeldPair:
             ready_s=setting.clock.now_s() - started_s,
             log=LogReader(path=setting.log_path),
             command=self.described_as,
+            hosts=hosts,
             untested=self.untested,
             environment=redacted_environment(spec.environment),
         )

@@ -6,16 +6,18 @@ environment is in it, keys included: the folder is for its owner alone.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.engine.pair.names import CheckoutNames
 from harness.engine.pair.node import Role
 from harness.engine.registry import ProcessMark, state_directory, sync_directory
-from harness.errors import StoreError
+from harness.errors import LaunchError, StoreError
 from harness.records.codec import from_json, to_json
 from harness.records.identity import content_id
 
@@ -48,7 +50,6 @@ class BorrowedServer:
 
     project: str
     port: int
-    working_dir: str | None  # of the checkout that started it; None: nobody knows
     ranks: tuple[BorrowedRank, ...]
     stopped: bool = False  # False: it still runs, or may
 
@@ -119,6 +120,25 @@ class PairStates:
             state = _read(path)
             if state is not None:
                 yield state
+
+    @contextmanager
+    def locked(self, pair_id: str) -> Iterator[None]:
+        """Have a pair for oneself; the kernel lets it go when this process dies. Raises LaunchError, StoreError."""
+        try:
+            locks = self.directory.with_name("locks")
+            locks.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(locks / f"{pair_id}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _cannot_write(self.directory, error) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                what = "another run of this user has the pair"
+                raise LaunchError(what, hint="Wait for it, or stop it with Ctrl-C: it puts the pair back.") from None
+            yield
+        finally:
+            os.close(descriptor)
 
     def forget(self, pair_id: str) -> None:
         """Everything is back: remove the record and the copies."""

@@ -119,3 +119,9 @@ def cells_of(bed: PairBed) -> list[dict[str, Any]]:
 def _files(host: Host, folder: str) -> list[str]:
     path: Path = host.path(folder)
     return sorted(str(each.relative_to(path)) for each in path.rglob("*") if each.is_file()) if path.exists() else []
+
+
+def journal(bed: PairBed) -> list[dict[str, Any]]:
+    """Return the lines of the newest run's journal."""
+    (*_, newest) = sorted(bed.head.path(DESK).glob("results/*/journal.jsonl"))
+    return [json.loads(line) for line in newest.read_text().splitlines()]

@@ -139,3 +139,37 @@ def test_a_server_in_use_is_waited_for(bed: PairBed, serving: Serving) -> None:
 
     assert done.code == 0, done.err
     serving.require_given_back(bed)
+
+
+def test_a_server_of_another_project_is_seen_and_left_alone(bed: PairBed, checkout: Checkout) -> None:
+    """The operator's own file may name project, URLs and a longer wait: trials are kept apart all the same."""
+    checkout.set_variables({"PROJECT_NAME": "mine", "API_URL": "http://127.0.0.1:8888/v1/models", "WAIT_SECONDS": "1"})
+    write_site(bed, checkout)
+    write_sweep(bed)
+    checkout.run("start")
+    was = before(bed, checkout)
+
+    refused = bed.harness("sweep", "small.yaml")
+    done = bed.harness("sweep", "small.yaml", "--borrow", "--idle-for", "1s")
+
+    assert refused.code == 3
+    assert "project mine" in refused.err
+    assert done.code == 0, done.err
+    assert [host.rank("mine").status for host in bed.hosts] == ["running", "running"]
+    assert bed.k() == 5
+    was.require_restored()
+
+
+def test_two_runs_never_share_a_pair(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    write_sweep(bed)
+    was = before(bed, checkout)
+    first = bed.start_harness("sweep", "small.yaml")
+    first.wait_for_text("launch 1/")
+
+    second = bed.harness("sweep", "small.yaml")
+
+    assert second.code == 3, second.err
+    assert "another run" in second.err
+    assert first.end().code == 0
+    was.require_restored()

@@ -12,6 +12,7 @@ from tests.integration.pair.checkouts import Checkout, add_checkpoint
 from tests.integration.pair.runs import (
     before,
     cells_of,
+    journal,
     launches_of,
     site_text,
     sweep_text,
@@ -174,3 +175,17 @@ def test_an_engine_is_held_until_ctrl_c(bed: PairBed, checkout: Checkout) -> Non
 
     assert run.end().code == 130
     was.require_restored()
+
+
+def test_both_nodes_are_looked_at_and_drawn(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    bed.worker.set_gpu({"temperature.gpu": 88, "clocks_throttle_reasons.active": "0x0000000000000040"})
+
+    done = bed.harness("sweep", write_sweep(bed, num_speculative_tokens=[5]))
+
+    assert done.code == 0, done.err
+    (record,) = [line for line in journal(bed) if line["record"] == "launch"]
+    assert [node["node"] for node in record["nodes"]] == ["head", "worker"]
+    assert {sample["node"] for sample in record["samples"]} == {"head", "worker"}
+    assert {sample["temperature_c"] for sample in record["samples"] if sample["node"] == "worker"} == {88}
+    assert "node_throttled" in [doubt["kind"] for doubt in cells_of(bed)[0]["doubts"]]
