@@ -14,8 +14,10 @@ from harness.cli.loading import root_of, summaries_of
 from harness.cli.options import root_option, run_argument
 from harness.cli.streams import shown_if_possible, write_document
 from harness.records.journal import RunData
+from harness.records.launch import LaunchRecord
 from harness.report.terminal import print_result, stderr_console
 from harness.stats.cells import cell_document
+from harness.stats.session_figures import session_figures
 from harness.store.layout import resolve_run
 from harness.store.reader import read_run
 
@@ -57,8 +59,19 @@ def _document(run: RunData) -> dict[str, object]:
                 "outcome": launch.outcome,
                 "reason": launch.reason,
                 "ready_s": launch.ready_s,
+                "speculation": _speculation(launch),
             }
             for launch in run.launches
         ],
         "cells": [cell_document(summary) for summary in summaries_of(run)],
     }
+
+
+def _speculation(launch: LaunchRecord) -> dict[str, object] | None:
+    """What the engine says of its drafts in this launch; None where it counts them per trial, in the cells."""
+    stats = launch.speculation
+    if stats is None:
+        return None
+    figures = session_figures(stats)
+    said = {"counts": stats.counts, "times_s": stats.times_s, "histograms": stats.histograms}
+    return {**figures.values, "bypassed": stats.bypassed, "null_reasons": figures.null_reasons, **said}

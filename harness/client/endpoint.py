@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -14,6 +14,7 @@ from harness.errors import EndpointError
 from harness.records.exchange import DEFERRED, EXCHANGE, Exchange
 from harness.records.request import TokenCountSource
 
+ThinkingField = Literal["chat_template_kwargs", "think"]
 NO_THINKING = "off"
 PROBE_TOKENS = 4
 _ALL_FIELDS = (
@@ -26,6 +27,7 @@ _ALL_FIELDS = (
     "top_p",
     "stream_options",
 )
+_NO_SUCH_ROUTE = (404, 405, 501)
 _PROBE_TIMEOUT = httpx.Timeout(10.0, read=120.0)  # the first request of a server may compile
 
 
@@ -42,6 +44,8 @@ class Endpoint:
     accepts: frozenset[str] = frozenset(_ALL_FIELDS)
     length_field: str = "max_tokens"  # or max_completion_tokens
     reports_speculation: bool = False  # per request, in metrics.speculative_decoding
+    thinking_field: ThinkingField = "chat_template_kwargs"
+    first_event_tokens: int | None = None  # tokens in the first event of an answer, where the server does not tell
 
     @property
     def url(self) -> str:
@@ -76,7 +80,7 @@ async def probe(
         model=card["id"],
         api_key=api_key,
         chat=chat,
-        max_model_len=card.get("max_model_len") if isinstance(card.get("max_model_len"), int) else None,
+        max_model_len=_context_tokens(card),
     )
     while True:
         exchange = await _ask_tiny(http, endpoint)
@@ -90,30 +94,53 @@ async def probe(
 async def count_tokens(http: httpx.AsyncClient, endpoint: Endpoint, text: str, *, thinking: str = NO_THINKING) -> int:
     """Return the tokens of ``text`` as a prompt of this endpoint, chat template included. Raises EndpointError.
 
-    ``thinking`` is that of the load: some templates open the answer differently for it.
+    ``thinking`` is that of the load: some templates open the answer differently for it. Where there is no /tokenize,
+    an answer of one token is asked for, whose usage has the count: that costs a prefill, of which the server can reuse
+    what it had before.
     """
     body: dict[str, Any] = {"model": endpoint.model}
     if endpoint.chat:
-        body |= {"messages": [{"role": "user", "content": text}], "add_generation_prompt": True}
-        if "chat_template_kwargs" in endpoint.accepts:
-            body["chat_template_kwargs"] = template_fields(thinking)
+        body |= {"messages": [{"role": "user", "content": text}], **thinking_fields(endpoint, thinking)}
     else:
         body["prompt"] = text
     url = f"{endpoint.base_url}/tokenize"
-    try:
-        response = await http.post(url, json=body, headers=endpoint.headers, timeout=_PROBE_TIMEOUT)
-        count = response.json().get("count") if response.is_success else None
-    except httpx.TransportError as failure:
-        raise _unreachable(url, failure) from failure
-    except (ValueError, AttributeError):
-        count = None
+    opening = {"add_generation_prompt": True} if endpoint.chat else {}
+    status, tree = await _asked(http, url, body | opening, endpoint)
+    count = tree.get("count")
+    if status in _NO_SUCH_ROUTE:
+        once: dict[str, Any] = {endpoint.length_field: 1, "temperature": 0.0, "stream": False}
+        _, tree = await _asked(http, endpoint.url, body | once, endpoint)
+        usage = tree.get("usage")
+        count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     if not isinstance(count, int):
         raise EndpointError(
-            f"cannot count the tokens of a prompt (HTTP {response.status_code})",
+            f"cannot count the tokens of a prompt (HTTP {status})",
             where=url,
-            hint="prompts of an exact length need a server with vLLM's /tokenize route",
+            hint="prompts of an exact length need vLLM's /tokenize route, or answers that report usage.prompt_tokens",
         )
     return count
+
+
+async def _asked(
+    http: httpx.AsyncClient, url: str, body: dict[str, Any], endpoint: Endpoint
+) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of a reply; {} where it is no success, or no object."""
+    try:
+        response = await http.post(url, json=body, headers=endpoint.headers, timeout=_PROBE_TIMEOUT)
+        tree = response.json() if response.is_success else {}
+    except httpx.TransportError as failure:
+        raise _unreachable(url, failure) from failure
+    except ValueError:
+        tree = {}
+    return response.status_code, tree if isinstance(tree, dict) else {}
+
+
+def thinking_fields(endpoint: Endpoint, thinking: str) -> dict[str, Any]:
+    """Return the fields of a chat request that say whether to think, in the server's own manner."""
+    if endpoint.thinking_field == "think":
+        return {"think": thinking != NO_THINKING}
+    accepted = "chat_template_kwargs" in endpoint.accepts
+    return {"chat_template_kwargs": template_fields(thinking)} if accepted else {}
 
 
 def template_fields(thinking: str) -> dict[str, bool]:
@@ -157,6 +184,11 @@ def _cards(response: httpx.Response) -> list[dict[str, Any]]:
         return []
     cards = tree.get("data") if isinstance(tree, dict) else None
     return [card for card in cards or [] if isinstance(card, dict) and isinstance(card.get("id"), str)]
+
+
+def _context_tokens(card: dict[str, Any]) -> int | None:
+    length = card.get("max_model_len", card.get("context_length"))  # vLLM's name, and ds4's
+    return length if isinstance(length, int) else None
 
 
 async def _ask_tiny(http: httpx.AsyncClient, endpoint: Endpoint) -> Exchange:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
 
-from harness.client.endpoint import NO_THINKING, Endpoint, template_fields
+from harness.client.endpoint import NO_THINKING, Endpoint, thinking_fields
 from harness.client.redact import ApiKey, public_message
 from harness.client.stream import StreamFacts, error_message, read_stream
 from harness.records.cell import LoadPoint
@@ -35,6 +35,7 @@ class PreparedRequest:
     stream: int
     turn: int
     api_key: ApiKey | None = None
+    first_event_tokens: int | None = None  # where the server does not tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +71,9 @@ def prepare(
         optional |= {"min_tokens": load.output.tokens, "ignore_eos": True}
     if endpoint.token_count_source == "token_ids":
         optional["return_token_ids"] = True
+    body |= {name: value for name, value in optional.items() if name in endpoint.accepts}
     if endpoint.chat:
-        optional |= _thinking(load.thinking)
-    # reasoning_effort is asked for by name, so a server that cannot do it should say so.
-    body |= {name: value for name, value in optional.items() if name in endpoint.accepts or name == "reasoning_effort"}
+        body |= _thinking(endpoint, load.thinking)
     if "stream_options" in endpoint.accepts:
         body["stream_options"] = {"include_usage": True}
         if endpoint.token_count_source == "usage_growth":
@@ -86,6 +86,7 @@ def prepare(
         stream=stream,
         turn=turn,
         api_key=endpoint.api_key,
+        first_event_tokens=endpoint.first_event_tokens,
     )
 
 
@@ -175,13 +176,13 @@ def record(sent: Sent, *, epoch_s: float) -> RequestRecord:
         http_status=status,
         error=public_message(error, prompt=prepared.prompt.text, api_key=prepared.api_key) if error else None,
         expected_prompt_tokens=prepared.prompt.tokens,
-        **_delivered(facts),
+        **_delivered(facts, prepared.first_event_tokens),
     )
 
 
-def _thinking(wish: str) -> dict[str, Any]:
-    """``wish`` is off, on, or an effort by the server's own name."""
-    fields: dict[str, Any] = {"chat_template_kwargs": template_fields(wish)}
+def _thinking(endpoint: Endpoint, wish: str) -> dict[str, Any]:
+    """``wish`` is off, on, or an effort by the server's own name, which a server that cannot do it should refuse."""
+    fields = thinking_fields(endpoint, wish)
     if wish not in (NO_THINKING, _PLAIN_THINKING):
         fields["reasoning_effort"] = wish
     return fields
@@ -220,7 +221,7 @@ def _stream_outcome(exchange: Exchange, facts: StreamFacts) -> tuple[Outcome, st
     return ("length" if facts.finish_reason == "length" else "complete"), None
 
 
-def _delivered(facts: StreamFacts | None) -> dict[str, Any]:
+def _delivered(facts: StreamFacts | None, first_event_tokens: int | None) -> dict[str, Any]:
     names: tuple[str, ...] = (
         "finish_reason",
         "prompt_tokens",
@@ -235,5 +236,8 @@ def _delivered(facts: StreamFacts | None) -> dict[str, Any]:
     if facts is None:
         unknown: dict[str, Any] = dict.fromkeys(names)
         return unknown | {"batches": (), "token_count_source": "none", "coalesced_reads": 0}
-    names = (*names, "batches", "token_count_source", "coalesced_reads")
-    return {name: getattr(facts, name) for name in names}
+    names = (*names, "token_count_source", "coalesced_reads")
+    batches = facts.batches
+    if batches and batches[0].tokens is None and first_event_tokens is not None:
+        batches = (replace(batches[0], tokens=first_event_tokens), *batches[1:])
+    return {name: getattr(facts, name) for name in names} | {"batches": batches}

@@ -85,6 +85,17 @@ def remedy_for(lines: Sequence[str], returncode: int | None) -> str | None:
     return _KILLED if returncode == -9 else None
 
 
+def own_remedy(lines: Sequence[str], remedies: Sequence[tuple[str, str]]) -> str | None:
+    """Return what a recipe says to do about its engine's own words; None where none of them fits.
+
+    Args:
+        lines: the end of the log.
+        remedies: a regular expression and the remedy, most specific first.
+    """
+    text = "\n".join(lines)
+    return next((remedy for pattern, remedy in remedies if re.search(pattern, text)), None)
+
+
 def ending(returncode: int) -> str:
     """Return how a process ended, in words."""
     return f"was ended by signal {-returncode}" if returncode < 0 else f"ended with exit code {returncode}"

@@ -106,5 +106,5 @@ def api_key(spec: LaunchSpec) -> str | None:
 
 
 def _served(entry: Any) -> ServedModel:
-    length = entry.get("max_model_len")
+    length = entry.get("max_model_len", entry.get("context_length"))  # vLLM's name, and ds4's
     return ServedModel(name=str(entry["id"]), max_model_len=length if isinstance(length, int) else None)

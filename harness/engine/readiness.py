@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.engine.diagnosis import ending, remedy_for, root_cause
+from harness.engine.diagnosis import ending, own_remedy, remedy_for, root_cause
 from harness.engine.endpoint import Endpoint, ServedModel
 from harness.engine.logfile import LogReader
 from harness.engine.redact import redacted_text
@@ -38,7 +38,7 @@ class Boot:
 
 
 async def wait_until_ready(boot: Boot, endpoint: Endpoint) -> ServedModel:
-    """Return the served model once /health and /v1/models agree that the engine is up.
+    """Return the served model once /health (where there is one) and /v1/models agree that the engine is up.
 
     Raises:
         LaunchError: it ended, said something fatal, was too slow, or serves another model.
@@ -64,7 +64,7 @@ async def wait_until_ready(boot: Boot, endpoint: Endpoint) -> ServedModel:
 
 async def _answer(boot: Boot, endpoint: Endpoint) -> ServedModel | None:
     # /v1/models answers as soon as there is a front end, and still does after the engine's death: /health decides.
-    if await endpoint.health() != 200:
+    if boot.spec.manners.ready_by == "health" and await endpoint.health() != 200:
         return None
     models = await endpoint.models()
     if not models or boot.process.returncode is not None:
@@ -102,12 +102,18 @@ def _too_slow(boot: Boot) -> LaunchError:
 
 def _failure(boot: Boot, what: str, returncode: int | None) -> LaunchError:
     lines = boot.log.since(boot.offset, with_partial=True).lines[-_READ_LINES:]
-    cause = root_cause(lines)
+    cause = root_cause(lines) or _own_words(boot, lines)
     text = f"{what}: {cause}" if cause else what
     tail = tuple(redacted_text(line, boot.secrets) for line in lines if line.strip())[-_TAIL_LINES:]
     return LaunchError(
         redacted_text(text, boot.secrets),
         where=boot.spec.recipe,
-        hint=remedy_for(lines, returncode),
+        hint=own_remedy(lines, boot.spec.boot.remedies) or remedy_for(lines, returncode),
         log_tail=tail,
     )
+
+
+def _own_words(boot: Boot, lines: Sequence[str]) -> str | None:
+    """The first line that the recipe calls fatal: an engine that raises no exceptions says why in a line."""
+    fatal = boot.spec.boot.fatal
+    return next((line.strip() for line in lines if any(re.search(pattern, line) for pattern in fatal)), None)

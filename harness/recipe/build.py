@@ -15,7 +15,7 @@ from harness.recipe.load import LoadedRecipe
 from harness.recipe.matcher import all_match
 from harness.recipe.rules import Values, check
 from harness.recipe.schema import ENV_PREFIX, Preparation, Recipe
-from harness.recipe.spec import PORT, BootPatterns, LaunchSpec, LaunchStyle, PreparationStep
+from harness.recipe.spec import PORT, LaunchSpec, LaunchStyle, PreparationStep, boot_patterns, manners_of
 from harness.recipe.template import fill, only_name
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration, KnobValue
 
@@ -59,7 +59,7 @@ def build_launch(loaded: LoadedRecipe, configuration: Configuration, places: Pla
         served_model=filling.optional(launch.served_model),
         api_key_variable=launch.api_key_variable,
         preparation=tuple(filling.preparation(step) for step in launch.preparation),
-        boot=BootPatterns(progress=launch.boot.progress, fatal=launch.boot.fatal, jit=launch.boot.jit),
+        boot=boot_patterns(recipe),
         ready_timeout_s=launch.ready_timeout_s,
         stop_timeout_s=launch.stop_timeout_s,
         expected_launch_s=launch.expected_launch_s,
@@ -70,6 +70,7 @@ def build_launch(loaded: LoadedRecipe, configuration: Configuration, places: Pla
         slowest_decode_tokens_per_s=measuring.slowest_decode_tokens_per_s,
         canary_limit_ratio=measuring.canary_limit_ratio,
         warmup_limit_ratio=measuring.warmup_limit_ratio,
+        manners=manners_of(recipe),
         pair=pair,
     )
 

@@ -145,13 +145,18 @@ def _conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
     for name, knob in recipe.knobs.items():
         for condition in knob.inert_when:
             yield ("knobs", name, "inert_when"), condition
-    for condition in recipe.launch.k_may_be_trimmed_when:
-        yield ("launch", "k_may_be_trimmed_when"), condition
     for name, about in recipe.environment_variables.known.items():
         for condition in about.ignored_when:
             yield ("environment_variables", "known", name, "ignored_when"), condition
+    yield from _launch_conditions(recipe)
     yield from _simulation_conditions(recipe)
     yield from _pair_conditions(recipe)
+
+
+def _launch_conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    for key in ("k_may_be_trimmed_when", "control_when"):
+        for condition in getattr(recipe.launch, key):
+            yield ("launch", key), condition
 
 
 def _simulation_conditions(recipe: Recipe) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
@@ -194,6 +199,8 @@ def _patterns(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     for path, patterns in _pattern_lists(recipe):
         for index, pattern in enumerate(patterns):
             yield (*path, index), pattern
+    for pattern in recipe.launch.boot.remedies:
+        yield ("launch", "boot", "remedies", pattern), pattern
     for name, knob in recipe.knobs.items():
         if knob.pattern is not None:
             yield ("knobs", name, "pattern"), knob.pattern

@@ -54,6 +54,9 @@ class Boot(FileModel):
     progress: tuple[str, ...] = Field(default=(), description="Lines worth showing while waiting.")
     fatal: tuple[str, ...] = Field(default=(), description="Lines after which waiting is useless.")
     jit: tuple[str, ...] = Field(default=(), description="Lines that report compilation while serving.")
+    remedies: dict[str, str] = Field(
+        default={}, description="What to do about a failed boot, by a pattern of this engine's own words; first match."
+    )
 
 
 class Launch(FileModel):
@@ -84,17 +87,41 @@ class Launch(FileModel):
     k_may_be_trimmed_when: Conditions = Field(
         default=(), description="Where any of these holds, fewer than k tokens may be drafted in a step."
     )
+    control_when: Conditions = Field(
+        default=(), description="Where any of these holds, it is a control: measured, and never what is recommended."
+    )
 
 
 class Measuring(FileModel):
     """What the harness assumes of this engine before it has measured it."""
 
-    metrics: Literal["vllm", "none"] = Field(default="vllm", description="The names of its counters.")
+    metrics: Literal["vllm", "none", "ds4"] = Field(
+        default="vllm",
+        description="How it counts. vllm: by its /metrics. ds4: by lines of its log, per launch. none: not at all.",
+    )
     prefill_tokens_per_s: float = Field(default=1000.0, gt=0, description="For timeouts and predicted times only.")
     decode_tokens_per_s: float = Field(default=50.0, gt=0, description="Of one stream alone, for predicted times only.")
     slowest_decode_tokens_per_s: float = Field(default=5.0, gt=0, description="The slowest stream to allow for.")
     canary_limit_ratio: float = Field(default=0.03, gt=0, description="A canary that moved more makes a doubt.")
     warmup_limit_ratio: float = Field(default=0.10, gt=0, description="Warm when two rounds differ by less.")
+
+
+class Server(FileModel):
+    """How the server answers where servers differ. The defaults are vLLM's."""
+
+    ready_by: Literal["health", "models"] = Field(
+        default="health", description="What says that it is up. models: /v1/models, where it has no /health."
+    )
+    thinking_field: Literal["chat_template_kwargs", "think"] = Field(
+        default="chat_template_kwargs", description="The field of a request that turns reasoning on and off."
+    )
+    first_event_tokens: int | None = Field(
+        default=None, ge=1, description="Tokens in the first event of an answer, where the server does not tell."
+    )
+    events: Literal["steps", "tokens"] = Field(
+        default="steps",
+        description="What an event is. tokens: those of one step come as events of their own, close together.",
+    )
 
 
 class EnvironmentVariable(FileModel):
@@ -200,6 +227,7 @@ class Recipe(FileModel):
     title: str = Field(description="In a line.")
     launch: Launch
     measuring: Measuring = Field(default=Measuring(), description="What is assumed before anything is measured.")
+    server: Server = Field(default=Server(), description="How it answers.")
     knobs: dict[str, Knob] = Field(default={}, description="By neutral name.")
     environment_variables: FreeVariables = Field(default=FreeVariables(), description="What env.NAME may be.")
     derived: dict[str, Derived] = Field(default={}, description="Numbers worked out from knobs, by name.")

@@ -10,7 +10,7 @@ from harness.recipe.load import RECIPE_FILE, LoadedRecipe
 from harness.recipe.matcher import all_match
 from harness.recipe.rules import Values, check
 from harness.recipe.schema import ModelInput, Recipe, Simulation
-from harness.recipe.spec import BootPatterns, LaunchSpec, SimulatedSpec
+from harness.recipe.spec import LaunchSpec, SimulatedSpec, boot_patterns, manners_of
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration
 
 _NOT_MODEL = ("condition", "inert")
@@ -50,7 +50,7 @@ def build_simulated(loaded: LoadedRecipe, configuration: Configuration) -> Launc
         served_model=_plain_name(launch.served_model),
         api_key_variable=None,
         preparation=(),
-        boot=BootPatterns(progress=launch.boot.progress, fatal=launch.boot.fatal, jit=launch.boot.jit),
+        boot=boot_patterns(recipe),
         ready_timeout_s=launch.ready_timeout_s,
         stop_timeout_s=launch.stop_timeout_s,
         expected_launch_s=launch.expected_launch_s,
@@ -61,6 +61,7 @@ def build_simulated(loaded: LoadedRecipe, configuration: Configuration) -> Launc
         slowest_decode_tokens_per_s=measuring.slowest_decode_tokens_per_s,
         canary_limit_ratio=measuring.canary_limit_ratio,
         warmup_limit_ratio=measuring.warmup_limit_ratio,
+        manners=manners_of(recipe),
         simulation=simulated,
     )
 

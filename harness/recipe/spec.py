@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from harness.recipe.pair import Pair
+from harness.recipe.schema import Recipe
 from harness.records.cell import Configuration, KnobValue
+from harness.records.trial import EventMeaning
 
 LaunchStyle = Literal["local_process", "attach", "two_node_checkout", "two_node_bundled", "simulated"]
 PORT = "{port}"  # stands in argv and environment until a free port is known
@@ -32,6 +34,18 @@ class BootPatterns:
     progress: tuple[str, ...] = ()  # lines worth showing while waiting
     fatal: tuple[str, ...] = ()  # lines after which waiting is useless
     jit: tuple[str, ...] = ()  # compilation while serving
+    remedies: tuple[tuple[str, str], ...] = ()  # pattern of the engine's own words, and what to do; first match
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """How a server answers and counts, where servers differ. The defaults are vLLM's."""
+
+    ready_by: Literal["health", "models"] = "health"
+    thinking_field: Literal["chat_template_kwargs", "think"] = "chat_template_kwargs"
+    first_event_tokens: int | None = None  # where the server does not tell
+    events: EventMeaning = "steps"
+    metrics: Literal["vllm", "none", "ds4"] = "vllm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,5 +98,24 @@ class LaunchSpec:
     slowest_decode_tokens_per_s: float = 5.0  # of a stream to allow for, likewise
     canary_limit_ratio: float = 0.03
     warmup_limit_ratio: float = 0.10
+    manners: Manners = field(default_factory=Manners)
     simulation: SimulatedSpec | None = None  # of style simulated
     pair: PairSpec | None = None  # of the two_node styles; environment then holds the configuration's own variables
+
+
+def manners_of(recipe: Recipe) -> Manners:
+    """Return how the engine of a recipe answers and counts."""
+    server = recipe.server
+    return Manners(
+        ready_by=server.ready_by,
+        thinking_field=server.thinking_field,
+        first_event_tokens=server.first_event_tokens,
+        events=server.events,
+        metrics=recipe.measuring.metrics,
+    )
+
+
+def boot_patterns(recipe: Recipe) -> BootPatterns:
+    """Return what to read in the boot log."""
+    boot = recipe.launch.boot
+    return BootPatterns(progress=boot.progress, fatal=boot.fatal, jit=boot.jit, remedies=tuple(boot.remedies.items()))

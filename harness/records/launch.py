@@ -7,6 +7,7 @@ from typing import Literal
 
 from harness.records.cell import Configuration, KnobValue
 from harness.records.host import NodeFacts, NodeSample
+from harness.records.speculation import SpeculationStats
 
 LaunchOutcome = Literal["measured", "failed_to_boot", "wrong_configuration", "died", "slow_canary", "interrupted"]
 
@@ -69,6 +70,7 @@ class LaunchRecord:
     command: tuple[str, ...] = ()  # redacted
     environment: dict[str, str] = field(default_factory=dict)  # what the harness set; redacted
     simulated: bool = False
+    speculation: SpeculationStats | None = None  # of an engine that counts drafts per launch, by its log
     untested: str | None = None  # why nobody knows how what started it behaves
     nodes: tuple[NodeFacts, ...] = ()  # before the engine was started; () where nobody asked
     samples: tuple[NodeSample, ...] = ()  # while cells were measured

@@ -70,6 +70,7 @@ class Plan:
     margin_ratio: float = 0.03
     canary_limit_ratio: float = 0.03  # the recipe's: a boot that is slower by more is measured again
     incumbent_id: str | None = None  # configuration id that gains are measured against
+    control_ids: tuple[str, ...] = ()  # configuration ids of controls: measured, and never recommended
     attached: bool = False  # a server that runs already: one launch, whatever is repeated
     simulated: bool = False
     mark: str | None = None  # SIMULATED_MARK, for whoever reads the document

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from harness.records.cell import Cell
 from harness.records.counters import CounterDelta
 from harness.records.request import RequestRecord
 
+EventMeaning = Literal["steps", "tokens"]  # tokens: those of one step come as events of their own, close together
 MEASURING_VERSION = 1  # of the client and the definitions: results of another one are not compared
 
 
@@ -48,5 +50,6 @@ class TrialRecord:
     jit_lines: tuple[str, ...] = ()  # log lines that report compilation inside the window
     failure: str | None = None  # why nothing could be measured
     no_speculation: bool = False
+    events: EventMeaning = "steps"  # what one streamed event is
     simulated: bool = False
     measuring_version: int = MEASURING_VERSION

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 from harness.records.cell import Configuration
 from harness.records.launch import LaunchRecord
@@ -30,7 +31,7 @@ def best_env(reading: Reading, result: str, *, variables: EngineVariables | None
     if reading.best is None:
         return None
     configuration = reading.best.configuration
-    lines = _assigned(configuration, variables) if variables else _speculative_config(reading, configuration)
+    lines = _assigned(configuration, variables) if variables else _options(reading, configuration)
     if lines is None:
         return None
     manifest = reading.facts.manifest
@@ -49,12 +50,44 @@ def _assigned(configuration: Configuration, variables: EngineVariables) -> list[
     return lines or None
 
 
-def _speculative_config(reading: Reading, configuration: Configuration) -> list[str] | None:
-    launched = [
+def _options(reading: Reading, configuration: Configuration) -> list[str] | None:
+    """An engine that counts its drafts per launch is ds4."""
+    if any(launch.speculation is not None for launch in reading.facts.launches):
+        return _dspark_options(reading, configuration)
+    return _speculative_config(reading, configuration)
+
+
+def _dspark_options(reading: Reading, configuration: Configuration) -> list[str] | None:
+    if configuration.num_speculative_tokens == 0:
+        return ["# No DSpark: start ds4-server without --dspark and without the support file.", "DS4_ARGS="]
+    launches = _launches_of(reading, configuration)
+    named = configuration.knobs.get("confidence_threshold")  # 0 is a value too
+    confidence = _value_of(launches[-1] if launches else None) if named is None else named
+    if confidence is None:
+        return None
+    options = f"--dspark --dspark-confidence {one_line(str(confidence))}"
+    return ["# With the support file of your model, as --mtp-model FILE (--mtp FILE in older builds).", _set(options)]
+
+
+def _set(options: str) -> str:
+    return f"DS4_ARGS={shlex.quote(options)}"
+
+
+def _value_of(launch: LaunchRecord | None) -> str | None:
+    command = launch.command if launch else ()
+    return next((value for option, value in pairwise(command) if option == "--dspark-confidence"), None)
+
+
+def _launches_of(reading: Reading, configuration: Configuration) -> list[LaunchRecord]:
+    return [
         launch
         for launch in reading.facts.launches
         if launch.configuration.configuration_id == configuration.configuration_id and launch.command
     ]
+
+
+def _speculative_config(reading: Reading, configuration: Configuration) -> list[str] | None:
+    launched = _launches_of(reading, configuration)
     if not launched:
         return None
     value = _option(launched[-1])

@@ -56,8 +56,17 @@ class RunFacts:
 
     @property
     def ranked(self) -> tuple[Standing, ...]:
-        """Those that have every cell of the reference, best first."""
-        return tuple(one for one in self.standings if is_complete(one))
+        """Those that have every cell of the reference, best first, and that may be recommended."""
+        return tuple(one for one in self.standings if is_complete(one) and not self.is_control(one))
+
+    @property
+    def controls(self) -> tuple[Standing, ...]:
+        """Those that are measured to understand the others."""
+        return tuple(one for one in self.standings if is_complete(one) and self.is_control(one))
+
+    def is_control(self, one: Standing) -> bool:
+        """Whether the recipe calls it a control. What gains are measured against always counts."""
+        return not one.is_reference and one.configuration.configuration_id in self.plan.control_ids
 
 
 def run_facts(run: RunData, cells: tuple[CellSummary, ...]) -> RunFacts:

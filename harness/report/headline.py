@@ -11,6 +11,7 @@ from harness.report.facts import FAILED
 from harness.report.labels import counted
 from harness.report.models import Headline, NextStep
 from harness.report.reading import Reading
+from harness.report.session import account_words, control_words
 from harness.report.tables import SPEED, format_changes
 from harness.stats.overview import Standing
 from harness.units import format_change, format_number, format_ratio, format_seconds
@@ -114,6 +115,8 @@ def _qualifications(reading: Reading, contest: Contest) -> tuple[str, ...]:
         _level_words(reading, contest),
         "" if reading.facts.plan.attached else _visible_words(reading),
         _winners_by_load(reading),
+        control_words(reading),
+        account_words(reading),
         _doubtful_cells(reading),
         _failed_launches(reading),
         _missing_words(reading),

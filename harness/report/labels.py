@@ -20,7 +20,9 @@ class Labels:
 
     def configuration(self, configuration: Configuration) -> str:
         """The name, with k; else k and the other knobs that vary: "k=4, draft_sample_method=greedy"."""
-        parts = [self._knob(configuration, name) for name in self._named(configuration)]
+        said = configuration.name  # a configuration that is called after a value need not repeat it
+        names = [name for name in self._named(configuration) if said is None or configuration.knobs[name] != said]
+        parts = [self._knob(configuration, name) for name in names]
         knobs = ", ".join(parts) or _depth(configuration.num_speculative_tokens)
         if configuration.name is None:
             return knobs or (configuration.label if self.varying_knobs is None else ONLY_ONE)

@@ -193,6 +193,7 @@ class ReportView:
     configurations: TableView
     launches: TableView
     overview: TableView  # configurations by loads, small enough to be pasted
+    drafts: TableView | None  # what the engine says of its drafts per launch; None where it counts them per trial
     failures: tuple[FailureView, ...]
     refusals: tuple[RefusalView, ...]
     collapsed: tuple[RefusalView, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.records.cell import Configuration
 from harness.records.summary import CellSummary
-from harness.report.facts import RunFacts, configurations_of, is_complete
+from harness.report.facts import RunFacts, configurations_of
 from harness.report.labels import Labels, configuration_order, labels_of, load_order, words
 from harness.report.models import DoubtCase, DoubtGroup
 from harness.stats.kinds import KINDS
@@ -58,8 +58,8 @@ class Reading:
 
     @property
     def best(self) -> Standing | None:
-        """The best configuration that has every cell."""
-        return next((one for one in self.facts.standings if is_complete(one)), None)
+        """The best configuration that has every cell, and that may be recommended."""
+        return next(iter(self.facts.ranked), None)
 
 
 def read(facts: RunFacts) -> Reading:

@@ -19,6 +19,7 @@ from harness.report.models import (
 )
 from harness.report.provenance import definitions, provenance, public_command, rig_line
 from harness.report.reading import Reading, read
+from harness.report.session import drafts_table
 from harness.report.tables import cells_table, configurations_table, launches_table, overview_table
 
 
@@ -43,6 +44,7 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
         configurations=configurations_table(reading),
         launches=launches_table(reading),
         overview=overview_table(reading),
+        drafts=drafts_table(reading),
         failures=_failures(reading),
         refusals=_refusals(reading),
         collapsed=_collapsed(reading),

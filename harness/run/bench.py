@@ -49,6 +49,8 @@ class Bench:
 
     async def counters(self) -> CounterSnapshot | None:
         """One scrape; None where the engine exports no counters. Raises EndpointError."""
+        if self.engine.spec.manners.metrics != "vllm":
+            return None
         key = self.endpoint.api_key
         return await scrape(self.plain, self.endpoint.base_url, key.reveal() if key else None, self.clock)
 
@@ -113,8 +115,13 @@ async def bench_for(reached: Reached, clock: Clock, *, seed: int) -> AsyncIterat
         httpx.AsyncClient(transport=reached.asking, timeout=_QUESTION_TIMEOUT_S, trust_env=False) as plain,
     ):
         endpoint = await probe(measured, engine.base_url, key, model=engine.model, chat=engine.spec.chat)
-        if endpoint.max_model_len is None:
-            endpoint = replace(endpoint, max_model_len=engine.max_model_len)
+        manners = engine.spec.manners
+        endpoint = replace(
+            endpoint,
+            max_model_len=engine.max_model_len if endpoint.max_model_len is None else endpoint.max_model_len,
+            thinking_field=manners.thinking_field,
+            first_event_tokens=manners.first_event_tokens,
+        )
         death = asyncio.Event()
         watcher = asyncio.create_task(_watch(engine, death))
         try:

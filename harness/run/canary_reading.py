@@ -26,7 +26,7 @@ async def read_canary(bench: Bench, source: Prompts, *, name: str) -> CanaryRead
     prompts = await source.for_trial(_LOAD, shape, name=name)
     result = await bench.replay(bench.prepared(prompts.streams, _LOAD, seed=bench.seed), _LOAD)
     requests = tuple(request for request in result.requests if request.finished and request.batches)[1:]
-    gap_s = typical_gap_s(requests)
+    gap_s = typical_gap_s(requests, events=bench.engine.spec.manners.events)
     waits = [request.batches[0].at_s - request.sent_s for request in requests if request.sent_s is not None]
     if gap_s is None or not waits:
         return None

@@ -14,11 +14,13 @@ from harness.engine.logfile import LogReader
 from harness.engine.redact import redacted_text
 from harness.engine.running import Engine
 from harness.errors import EngineError, HarnessError, LaunchError, WrongConfigurationError
+from harness.metrics.session_stats import read_session_stats
 from harness.recipe.spec import LaunchSpec
 from harness.records.cell import Cell
 from harness.records.events import LaunchReady, Note, TrialStarted
 from harness.records.launch import CanaryReading, LaunchOutcome, LaunchRecord, LiveIdentity
 from harness.records.plan import PlannedLaunch, PlannedTrial
+from harness.records.speculation import SpeculationStats
 from harness.records.trial import TrialRecord
 from harness.run.bench import Bench, bench_for
 from harness.run.canary import CanaryReference, CanaryVerdict, judge
@@ -141,6 +143,18 @@ class _Account:
             nodes=engine.hosts.facts if engine and engine.hosts else (),
             samples=tuple(engine.hosts.samples) if engine and engine.hosts else (),
             simulated=task.driver.simulated,
+            speculation=self._speculation(),
+        )
+
+    def _speculation(self) -> SpeculationStats | None:
+        """What the engine said at its end: it is over by now."""
+        spec = self._task.spec
+        if spec.manners.metrics != "ds4" or self.engine is None:
+            return None
+        log = LogReader(path=self._task.setting.log_path)
+        said = log.since(0, with_partial=True)
+        return read_session_stats(
+            said.lines, asked=spec.num_speculative_tokens != 0, whole=log.since(0).end == said.end
         )
 
 

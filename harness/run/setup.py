@@ -12,6 +12,8 @@ from pathlib import Path
 from harness.errors import InputError
 from harness.recipe.build import Places, build_launch
 from harness.recipe.load import LoadedRecipe
+from harness.recipe.matcher import all_match
+from harness.recipe.rules import check
 from harness.recipe.simulated import build_simulated, require_simulation, unsimulated, unsimulated_hint
 from harness.recipe.spec import LaunchSpec
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration
@@ -200,6 +202,16 @@ def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion) -> Plan:
         attached=recipe.recipe.launch.style == "attach",
         canary_limit_ratio=recipe.recipe.measuring.canary_limit_ratio,
         incumbent_id=expansion.incumbent.configuration_id if expansion.incumbent else None,
+        control_ids=_control_ids(recipe, expansion),
+    )
+
+
+def _control_ids(recipe: LoadedRecipe, expansion: Expansion) -> tuple[str, ...]:
+    return tuple(
+        group.configuration.configuration_id
+        for group in expansion.groups
+        for effective in (check(recipe.recipe, group.configuration).effective,)
+        if any(all_match(condition, effective) for condition in recipe.recipe.launch.control_when)
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from harness.client.load import LoadResult
 from harness.errors import EndpointError
 from harness.metrics.scrape import settled_after
+from harness.metrics.session_stats import PER_LAUNCH
 from harness.metrics.speculation import difference
 from harness.records.cell import Cell, LoadPoint, OutputLength
 from harness.records.counters import NO_COUNTERS, CounterDelta, CounterSnapshot
@@ -84,6 +85,7 @@ async def measure_trial(bench: Bench, source: Prompts, task: TrialTask) -> Trial
         jit_lines=window.jit_lines,
         failure=window.failure,
         no_speculation=bench.engine.spec.num_speculative_tokens == 0,
+        events=bench.engine.spec.manners.events,
         simulated=task.simulated,
     )
 
@@ -117,6 +119,8 @@ async def _fill(bench: Bench, prompts: TrialPrompts, load: LoadPoint) -> tuple[R
 
 
 async def _counted(bench: Bench, before: CounterSnapshot | None, result: LoadResult) -> CounterDelta:
+    if bench.engine.spec.manners.metrics == "ds4":
+        return CounterDelta(settled=False, absent_because=PER_LAUNCH)
     try:
         after = await settled_after(
             bench.counters, bench.clock, before=before, expected_tokens=_served_tokens(result.requests)

@@ -8,7 +8,7 @@ from statistics import median
 
 from harness.records.cell import LoadPoint, OutputLength
 from harness.records.request import RequestRecord
-from harness.records.trial import WarmupFacts
+from harness.records.trial import EventMeaning, WarmupFacts
 from harness.run.bench import Bench
 from harness.run.streams import MOST_WARMUP_ROUNDS, StreamsOfRound
 
@@ -31,7 +31,7 @@ async def warm_up(bench: Bench, load: LoadPoint, streams_of_round: StreamsOfRoun
     for number in range(MOST_WARMUP_ROUNDS):
         result = await bench.replay(bench.prepared(await streams_of_round(number), short, seed=number), short)
         requests += len(result.requests)
-        gap_s = typical_gap_s(result.requests)
+        gap_s = typical_gap_s(result.requests, events=bench.engine.spec.manners.events)
         if gap_s is None:
             break
         change = abs(gap_s / former_s - 1) if former_s else None
@@ -41,10 +41,16 @@ async def warm_up(bench: Bench, load: LoadPoint, streams_of_round: StreamsOfRoun
     return WarmupFacts(requests=requests, stable=False, change_ratio=change)
 
 
-def typical_gap_s(requests: tuple[RequestRecord, ...]) -> float | None:
-    """Return the median time between events of all streams; None where no stream has two."""
+def typical_gap_s(requests: tuple[RequestRecord, ...], *, events: EventMeaning = "steps") -> float | None:
+    """Return the median time between events of all streams; None where no stream has two.
+
+    Where events are tokens, those of one step come close together: there it is the median over streams of the mean.
+    """
     gaps = []
     for request in requests:
         times = [batch.at_s for batch in request.batches]
-        gaps += [later - earlier for earlier, later in pairwise(times)]
+        if events == "steps":
+            gaps += [later - earlier for earlier, later in pairwise(times)]
+        elif len(times) > 1:
+            gaps.append((times[-1] - times[0]) / (len(times) - 1))
     return median(gaps) if gaps else None

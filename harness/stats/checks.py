@@ -133,7 +133,7 @@ def _thinking_used_budget(case: Case) -> Doubt | None:
 
 def _client_bottleneck(case: Case) -> Doubt | None:
     lag_s, cpu_ratio = case.trial.client.loop_lag_max_s, case.trial.client.cpu_ratio
-    gap_s = case.metrics.values["inter_chunk_p50_s"]
+    gap_s = _mean_gap_s(case) if case.trial.events == "tokens" else case.metrics.values["inter_chunk_p50_s"]
     evidence = []
     if lag_s is not None and gap_s and lag_s > case.limits.loop_lag_gaps * gap_s:
         evidence.append(f"the event loop stood still for {format_seconds(lag_s)}, a step takes {format_seconds(gap_s)}")
@@ -147,6 +147,8 @@ def _client_bottleneck(case: Case) -> Doubt | None:
 
 
 def _events_merged(case: Case) -> Doubt | None:
+    if case.trial.events == "tokens":
+        return None  # those of one step belong together
     reads = sum(request.coalesced_reads for request in case.trial.requests)
     events, steps = case.events, case.steps
     evidence = []
@@ -230,6 +232,11 @@ def _outcomes(requests: Sequence[RequestRecord]) -> str:
     names = sorted({request.outcome for request in requests})
     counts = {name: sum(request.outcome == name for request in requests) for name in names}
     return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _mean_gap_s(case: Case) -> float | None:
+    """Events of one step come together, so that their median gap is no time at all."""
+    return sum(decode_s(request) for request in case.finished) / case.events if case.events else None
 
 
 def _all_reasoning(request: RequestRecord, case: Case) -> bool:

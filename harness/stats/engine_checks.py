@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.records.doubt import Doubt
 from harness.stats.case import Case
 from harness.stats.kinds import doubt
-from harness.stats.summary import output_tokens
+from harness.stats.summary import output_tokens, speculates
 from harness.units import format_change, format_ratio, format_seconds
 
 
@@ -143,6 +143,14 @@ def _warmup_not_stable(case: Case) -> Doubt | None:
     )
 
 
+def _speculation_bypassed(case: Case) -> Doubt | None:
+    stats = case.launch.speculation if case.launch else None
+    if stats is None or not stats.bypassed or not speculates(case.trial):
+        return None
+    remedy = "Use a build that drafts for plain chat too, or send tools; until then this is the speed without drafts."
+    return doubt("speculation_bypassed", "0 draft cycles in the whole launch, by the engine's own account", remedy)
+
+
 ENGINE_CHECKS: tuple[Callable[[Case], Doubt | None], ...] = (
     _engine_restarted,
     _wrong_configuration,
@@ -154,6 +162,7 @@ ENGINE_CHECKS: tuple[Callable[[Case], Doubt | None], ...] = (
     _counters_not_settled,
     _canary_moved,
     _warmup_not_stable,
+    _speculation_bypassed,
 )
 
 

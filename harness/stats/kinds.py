@@ -28,6 +28,7 @@ KINDS: dict[str, DoubtKind] = {
     "requests_failed": _void("so many requests failed that the others ran under a lighter load"),
     "engine_restarted": _void("a counter went back inside the window"),
     "wrong_configuration": _void("what runs is not what was asked for"),
+    "speculation_bypassed": _void("drafts were asked for, and the engine made none in the whole launch"),
     "jit_in_window": _void("the engine compiled while it was measured"),
     "slow_launch": _void("this boot's canary was so slow that the launch was repeated"),
     "some_requests_failed": _doubtful("a few requests failed"),
