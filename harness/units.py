@@ -72,6 +72,21 @@ def format_bytes(count: float | None) -> str:
     return f"{_significant(count)} GiB"
 
 
+def format_celsius(degrees: float | None) -> str:
+    """Return a temperature in whole degrees: "61 °C"."""
+    return MISSING if degrees is None else f"{degrees:.0f} °C"
+
+
+def format_watts(watts: float | None) -> str:
+    """Return a power with three significant digits: "38.2 W"."""
+    return MISSING if watts is None else f"{_significant(watts)} W"
+
+
+def format_mhz(mhz: float | None) -> str:
+    """Return a clock in whole megahertz: "2411 MHz"."""
+    return MISSING if mhz is None else f"{mhz:.0f} MHz"
+
+
 def parse_seconds(text: str) -> float:
     """Return the seconds in "10m", "12h", "1h30m" or "250ms". Raises ValueError for anything else."""
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|min|[smhd])", text)

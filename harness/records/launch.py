@@ -70,7 +70,7 @@ class LaunchRecord:
     command: tuple[str, ...] = ()  # redacted
     environment: dict[str, str] = field(default_factory=dict)  # what the harness set; redacted
     simulated: bool = False
-    speculation: SpeculationStats | None = None  # of an engine that counts drafts per launch, by its log
     untested: str | None = None  # why nobody knows how what started it behaves
+    speculation: SpeculationStats | None = None  # of an engine that counts drafts per launch, by its log
     nodes: tuple[NodeFacts, ...] = ()  # before the engine was started; () where nobody asked
     samples: tuple[NodeSample, ...] = ()  # while cells were measured

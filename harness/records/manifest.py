@@ -7,7 +7,8 @@ from typing import Any
 
 RECORD_VERSION = 1
 SIMULATED_MARK = "SIMULATED"
-# History of RECORD_VERSION: 1 (2026-11-30) first form.
+# History of RECORD_VERSION: 1 (2026-11-30) first form. A field that is added with a default needs no new version:
+# older journals are read without it, and older harnesses pass over it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

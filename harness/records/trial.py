@@ -53,3 +53,4 @@ class TrialRecord:
     events: EventMeaning = "steps"  # what one streamed event is
     simulated: bool = False
     measuring_version: int = MEASURING_VERSION
+    took_s: float | None = None  # from started_at on, warm-up included; None in older records

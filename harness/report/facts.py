@@ -11,6 +11,7 @@ from harness.records.launch import LaunchOutcome, LaunchRecord
 from harness.records.manifest import Manifest
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
+from harness.records.trial import TrialRecord
 from harness.stats.overview import (
     ASSUMED_LAUNCH_SIGMA_RATIO,
     Overview,
@@ -36,6 +37,17 @@ class Visibility:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSpan:
+    """When a trial was measured, and whether it can be used."""
+
+    launch_id: str
+    started_at: str
+    took_s: float
+    void: bool
+    doubtful: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
     """A run as a report needs it."""
 
@@ -47,6 +59,7 @@ class RunFacts:
     visibility: Visibility
     missing_trials: int  # planned, and in no record
     notes: tuple[str, ...] = ()  # written while the run was going on
+    trial_spans: tuple[TrialSpan, ...] = ()  # in the order in which they were measured
 
     @property
     def standings(self) -> tuple[Standing, ...]:
@@ -87,6 +100,7 @@ def run_facts(run: RunData, cells: tuple[CellSummary, ...]) -> RunFacts:
         visibility=_visibility(overview, cells),
         missing_trials=_missing_trials(plan, run),
         notes=tuple(note.text for note in run.notes),
+        trial_spans=_trial_spans(run, cells),
     )
 
 
@@ -129,6 +143,30 @@ def _visibility(overview: Overview | None, cells: tuple[CellSummary, ...]) -> Vi
         assumed=measured is None,
         launches=launches,
     )
+
+
+def _trial_spans(run: RunData, cells: tuple[CellSummary, ...]) -> tuple[TrialSpan, ...]:
+    summaries = {(trial.trial_id, trial.launch_id): trial for cell in cells for trial in cell.trials}
+    spans = []
+    for trial in run.trials:
+        summary = summaries.get((trial.trial_id, trial.launch_id))
+        if summary is not None:
+            spans.append(
+                TrialSpan(
+                    launch_id=trial.launch_id,
+                    started_at=trial.started_at,
+                    took_s=_took_s(trial),
+                    void=summary.void,
+                    doubtful=bool(summary.doubts),
+                )
+            )
+    return tuple(spans)
+
+
+def _took_s(trial: TrialRecord) -> float:
+    """Older records do not say: there it is the window alone."""
+    ends = (request.closed_s for request in trial.requests if request.closed_s is not None)
+    return max(ends, default=0.0) if trial.took_s is None else trial.took_s
 
 
 def _missing_trials(plan: Plan, run: RunData) -> int:

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from harness.records.manifest import SIMULATED_MARK
-from harness.report.models import FigureView, Line, Panel
+from harness.report.models import Bar, FigureView, Line, Panel, TimelineView, TrackPanel
 
 # Okabe and Ito's palette, which stays distinct under colour blindness; the yellow is left out on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")
@@ -61,9 +61,15 @@ _LONGEST_DIRECT_LABEL = 18
 _MOST_LEGEND_COLUMNS = 4
 _LEGEND_ROW_IN = 0.2
 _LABEL_GAP_PT = 11.5  # direct labels nearer than this are moved apart
+_LANE_IN = 0.42
+_TRACK_IN = 1.35
+_LETTER_IN = 0.066  # of a bar's label
+_PLAIN_BAR = "#6e6e6e"
+_WARNING = "#D55E00"
+_UNITS = ((7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))  # from a length on
 
 
-def figure_svg(view: FigureView) -> str:
+def figure_svg(view: FigureView | TimelineView) -> str:
     """Return the figure as SVG text without XML prolog, ready to stand inside HTML or in a file.
 
     Raises:
@@ -72,7 +78,7 @@ def figure_svg(view: FigureView) -> str:
     if view.absent_because is not None:
         raise ValueError(view.absent_because)
     with mpl.rc_context(_STYLE):
-        figure = _draw(view)
+        figure = _draw_timeline(view) if isinstance(view, TimelineView) else _draw(view)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
@@ -227,6 +233,83 @@ def _colour(line: Line) -> str:
 
 def _dash(line: Line) -> tuple[float, tuple[float, ...]]:
     return _DASHES[line.dash % len(_DASHES)]
+
+
+def _draw_timeline(view: TimelineView) -> Figure:
+    heights = [_LANE_IN * len(view.lanes), *(_TRACK_IN for _ in view.panels)]
+    height = sum(heights) + 0.75 + 0.12 * len(view.panels)
+    figure = Figure(figsize=(_WIDTH_IN, height))
+    figure.subplots_adjust(
+        left=0.82 / _WIDTH_IN, right=1 - 0.1 / _WIDTH_IN, top=1 - 0.15 / height, bottom=0.55 / height, hspace=0.1
+    )
+    rows = figure.subplots(len(heights), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
+    places = [row[0] for row in rows]
+    factor, unit = next((factor, unit) for least, factor, unit in _UNITS if view.length_s >= least)
+    _draw_lanes(places[0], view, factor)
+    for axes, panel in zip(places[1:], view.panels, strict=True):
+        _draw_tracks(axes, panel, factor)
+    for axes in places:
+        for cut_s in view.cuts_s:
+            axes.axvline(cut_s / factor, color=_PLAIN_BAR, linewidth=0.9, linestyle=_DASHES[1])
+        if view.simulated:
+            _mark_simulated(axes)
+    places[-1].set_xlim(0, max(view.length_s, 1.0) / factor)
+    places[-1].set_xlabel(f"{unit} since the run began")
+    return figure
+
+
+def _draw_lanes(axes: Axes, view: TimelineView, factor: float) -> None:
+    for row, lane in enumerate(view.lanes):
+        for bar in lane.bars:
+            colour = _PLAIN_BAR if bar.colour < 0 else _COLOURS[bar.colour % len(_COLOURS)]
+            axes.barh(
+                row,
+                (bar.end_s - bar.begin_s) / factor,
+                left=bar.begin_s / factor,
+                height=0.7,
+                color=colour,
+                alpha=0.25 if bar.faint else 0.9,
+                edgecolor=_WARNING if bar.marked else _PAPER,
+                linewidth=1.2 if bar.marked else 0.6,
+            )
+            label = _bar_label(bar, view.length_s)
+            if label:
+                middle = (bar.begin_s + bar.end_s) / 2 / factor
+                shade = "#262626" if bar.faint else "#ffffff"
+                axes.text(middle, row, label, ha="center", va="center", fontsize=8, color=shade)
+    axes.set_yticks(range(len(view.lanes)), [lane.label for lane in view.lanes])
+    axes.set_ylim(len(view.lanes) - 0.5, -0.5)
+    axes.grid(visible=False)
+    axes.tick_params(axis="x", labelbottom=not view.panels)
+
+
+def _bar_label(bar: Bar, length_s: float) -> str:
+    """The whole label, its number, or nothing, whichever fits."""
+    room = (bar.end_s - bar.begin_s) / max(length_s, 1.0) * (_WIDTH_IN - 1) / _LETTER_IN
+    return next((text for text in (bar.label, bar.label.partition(":")[0]) if len(text) + 1 <= room), "")
+
+
+def _draw_tracks(axes: Axes, panel: TrackPanel, factor: float) -> None:
+    for track in panel.tracks:
+        colour = _COLOURS[track.colour % len(_COLOURS)]
+        for number, segment in enumerate(track.segments):
+            seconds = [at_s / factor for at_s, _ in segment]
+            values = [value for _, value in segment]
+            label = track.label if number == 0 else None
+            axes.plot(
+                seconds, values, color=colour, linewidth=1.2, label=label, marker="." if len(segment) == 1 else ""
+            )
+        axes.scatter(
+            [at_s / factor for at_s, _ in track.marks],
+            [value for _, value in track.marks],
+            s=22,
+            facecolors="none",
+            edgecolors=_WARNING,
+            linewidths=0.9,
+        )
+    axes.set_ylabel(panel.y_label, fontsize=9)
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="lower right", ncols=len(panel.tracks), frameon=False, fontsize=9)
 
 
 def _prefixed(svg: str, name: str) -> str:

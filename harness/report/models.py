@@ -169,6 +169,59 @@ class FigureView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A launch or a trial on the time axis."""
+
+    begin_s: float  # since the run began, pauses left out
+    end_s: float
+    label: str = ""
+    colour: int = 0
+    faint: bool = False  # nothing of it is used
+    marked: bool = False  # it has a doubt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """Bars in one line."""
+
+    label: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """One quantity of one node over time. A new segment begins behind each gap."""
+
+    label: str
+    segments: tuple[tuple[tuple[float, float], ...], ...]  # of (seconds, value)
+    colour: int = 0
+    marks: tuple[tuple[float, float], ...] = ()  # points at which the node throttled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackPanel:
+    """The same quantity of all nodes."""
+
+    y_label: str
+    tracks: tuple[Track, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineView:
+    """The run over time: what was done, and below it how the nodes fared."""
+
+    name: str
+    title: str
+    caption: str
+    length_s: float
+    lanes: tuple[Lane, ...]
+    panels: tuple[TrackPanel, ...] = ()
+    cuts_s: tuple[float, ...] = ()  # where a long pause was left out
+    simulated: bool = False
+    absent_because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestConfiguration:
     """The configuration that a best.env is written for."""
 
@@ -203,4 +256,11 @@ class ReportView:
     provenance: tuple[Fact, ...]
     definitions: tuple[Fact, ...]
     figures: tuple[FigureView, ...]
+    timeline: TimelineView
     best: BestConfiguration | None
+
+    @property
+    def drawn(self) -> tuple[FigureView | TimelineView, ...]:
+        """Every figure that has something to show."""
+        every: tuple[FigureView | TimelineView, ...] = (*self.figures, self.timeline)
+        return tuple(figure for figure in every if figure.absent_because is None)

@@ -8,6 +8,7 @@ from harness.records.launch import LaunchRecord
 from harness.records.manifest import SIMULATED_MARK
 from harness.records.metrics import METRICS
 from harness.report.models import Fact
+from harness.report.nodes import node_facts
 from harness.report.reading import Reading
 from harness.report.tables import step_seconds
 from harness.units import format_bytes, format_ratio, format_tokens
@@ -61,6 +62,7 @@ def provenance(reading: Reading) -> tuple[Fact, ...]:
         Fact(name="kernel", value=manifest.host.kernel, private=True),
         Fact(name="Python", value=manifest.host.python),
         Fact(name="libraries", value=", ".join(f"{name} {is_}" for name, is_ in sorted(manifest.versions.items()))),
+        *node_facts(reading),
         *_served(reading),
     ]
     return tuple(fact for fact in facts if fact.value)

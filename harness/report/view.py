@@ -21,6 +21,7 @@ from harness.report.provenance import definitions, provenance, public_command, r
 from harness.report.reading import Reading, read
 from harness.report.session import drafts_table
 from harness.report.tables import cells_table, configurations_table, launches_table, overview_table
+from harness.report.timeline import timeline
 
 
 def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) -> ReportView:
@@ -54,6 +55,7 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
         provenance=provenance(reading),
         definitions=definitions(reading),
         figures=figures(reading),
+        timeline=timeline(reading),
         best=_best(reading, found, variables),
     )
 

@@ -62,13 +62,13 @@ def write_report(view: ReportView, directory: Path) -> ReportPaths:
 
 
 def _files(view: ReportView) -> dict[str, str]:
-    drawn = {figure.name: figure_svg(figure) for figure in view.figures if figure.absent_because is None}
+    drawn = {figure.name: figure_svg(figure) for figure in view.drawn}
     files = {
         _name(view, "report.html"): render_html(view, drawn),
         _name(view, "report.md"): render_markdown(view),
         _name(view, "paste.md"): render_paste(view),
     }
-    files |= {figure_file(figure): drawn[figure.name] for figure in view.figures if figure.name in drawn}
+    files |= {figure_file(figure): drawn[figure.name] for figure in view.drawn}
     if view.best is not None and view.best.env is not None:
         files[_name(view, "best.env")] = view.best.env
     return files

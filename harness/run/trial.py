@@ -57,7 +57,7 @@ async def measure_trial(bench: Bench, source: Prompts, task: TrialTask) -> Trial
         InputError: no prompt of the asked length can be made.
         EndpointError: the server cannot count tokens.
     """
-    started_at = bench.clock.stamp()
+    started_at, began_s = bench.clock.stamp(), bench.clock.now_s()
     load = task.cell.load
     prompts = await source.for_trial(load, task.shape, name=task.trial_id)
     try:
@@ -87,6 +87,7 @@ async def measure_trial(bench: Bench, source: Prompts, task: TrialTask) -> Trial
         no_speculation=bench.engine.spec.num_speculative_tokens == 0,
         events=bench.engine.spec.manners.events,
         simulated=task.simulated,
+        took_s=bench.clock.now_s() - began_s,
     )
 
 

@@ -30,6 +30,8 @@ class Limits:
     coalesced_ratio: float = 0.05
     undrafted_ratio: float = 0.02  # steps without a draft, per draft
     least_drafts: int = 400  # per cell
+    busy_clock_ratio: float = 0.25  # that a busy node's clock may fall within a trial
+    kv_tokens_ratio: float = 0.02  # between launches of one configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ def summarise_run(
             no_speculation_tokens_per_s=baselines.get(trial.cell.load.load_id),
         )
         cells.setdefault(trial.cell.cell_id, (trial.cell, []))[1].append(_trial_summary(trial, metrics, found))
-    return tuple(cell_summary(cell, summaries, limits) for cell, summaries in cells.values())
+    return tuple(cell_summary(cell, summaries, limits, by_launch) for cell, summaries in cells.values())
 
 
 def valid_trial_ids(cells: Sequence[CellSummary]) -> frozenset[str]:
@@ -46,8 +46,10 @@ def valid_trial_ids(cells: Sequence[CellSummary]) -> frozenset[str]:
     return frozenset(trial.trial_id for cell in cells for trial in cell.valid_trials)
 
 
-def cell_summary(cell: Cell, trials: Sequence[TrialSummary], limits: Limits) -> CellSummary:
-    """Return a cell over its trials: median and range over those that are not void."""
+def cell_summary(
+    cell: Cell, trials: Sequence[TrialSummary], limits: Limits, launches: Mapping[str, LaunchRecord] | None = None
+) -> CellSummary:
+    """Return a cell over its trials: median and range over those that are not void. ``launches`` is by launch id."""
     valid = [trial for trial in trials if not trial.void]
     values: dict[str, float | None] = {}
     spread: dict[str, tuple[float, float]] = {}
@@ -58,7 +60,13 @@ def cell_summary(cell: Cell, trials: Sequence[TrialSummary], limits: Limits) -> 
             spread[name] = (min(known), max(known))
     by_position = _median_by_position([trial.metrics for trial in valid])
     drafts = [count for trial in valid if (count := trial.metrics.values["drafts"]) is not None]
-    own = cell_doubts(trials=valid, drafts_in_all=sum(drafts) if drafts else None, limits=limits)
+    launch_ids = dict.fromkeys(trial.launch_id for trial in valid)
+    own = cell_doubts(
+        trials=valid,
+        drafts_in_all=sum(drafts) if drafts else None,
+        limits=limits,
+        launches=[launches[launch_id] for launch_id in launch_ids if launches and launch_id in launches],
+    )
     return CellSummary(
         cell=cell,
         values=values,
@@ -67,7 +75,7 @@ def cell_summary(cell: Cell, trials: Sequence[TrialSummary], limits: Limits) -> 
         null_reasons=_null_reasons(trials, values, by_position),
         doubts=_each_once([doubt for trial in _not_made_good(trials) for doubt in trial.doubts] + list(own)),
         trials=tuple(trials),
-        launches=len({trial.launch_id for trial in valid}),
+        launches=len(launch_ids),
         drafts_in_all=round(sum(drafts)) if drafts else None,
     )
 

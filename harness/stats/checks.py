@@ -11,6 +11,7 @@ from harness.records.summary import TrialMetrics, TrialSummary
 from harness.records.trial import TrialRecord
 from harness.stats.case import Case, Limits
 from harness.stats.engine_checks import ENGINE_CHECKS
+from harness.stats.host_checks import HOST_CHECKS
 from harness.stats.kinds import doubt
 from harness.stats.summary import busy_s, decode_s, decode_tokens, output_tokens
 from harness.units import format_change, format_number, format_rate, format_ratio, format_seconds
@@ -40,21 +41,47 @@ def doubts(
         limits=limits,
         no_speculation_tokens_per_s=no_speculation_tokens_per_s,
     )
-    found = [one for check in (*ENGINE_CHECKS, *_CLIENT_CHECKS) if (one := check(case)) is not None]
+    found = [one for check in (*ENGINE_CHECKS, *HOST_CHECKS, *_CLIENT_CHECKS) if (one := check(case)) is not None]
     return tuple(sorted(found, key=lambda one: not one.void))
 
 
-def cell_doubts(*, trials: Sequence[TrialSummary], drafts_in_all: float | None, limits: Limits) -> tuple[Doubt, ...]:
-    """Return what speaks against a cell as a whole. ``trials`` are those that are not void."""
+def cell_doubts(
+    *,
+    trials: Sequence[TrialSummary],
+    drafts_in_all: float | None,
+    limits: Limits,
+    launches: Sequence[LaunchRecord] = (),
+) -> tuple[Doubt, ...]:
+    """Return what speaks against a cell as a whole.
+
+    Args:
+        trials: those that are not void.
+        drafts_in_all: over these trials.
+        limits: of this rig.
+        launches: those that these trials ran in.
+    """
+    found = (_too_few_drafts(trials, drafts_in_all, limits), _kv_tokens_differ(launches, limits))
+    return tuple(one for one in found if one is not None)
+
+
+def _too_few_drafts(trials: Sequence[TrialSummary], drafts_in_all: float | None, limits: Limits) -> Doubt | None:
     if not trials or drafts_in_all is None or drafts_in_all >= limits.least_drafts:
-        return ()
-    return (
-        doubt(
-            "too_few_drafts",
-            f"{format_number(drafts_in_all)} drafts in {len(trials)} trials, {limits.least_drafts} were asked for",
-            "Ask for longer outputs or more repeats; acceptance gets precise with drafts, not with requests.",
-        ),
+        return None
+    return doubt(
+        "too_few_drafts",
+        f"{format_number(drafts_in_all)} drafts in {len(trials)} trials, {limits.least_drafts} were asked for",
+        "Ask for longer outputs or more repeats; acceptance gets precise with drafts, not with requests.",
     )
+
+
+def _kv_tokens_differ(launches: Sequence[LaunchRecord], limits: Limits) -> Doubt | None:
+    counts = [launch.boot.kv_cache_tokens for launch in launches if launch.boot and launch.boot.kv_cache_tokens]
+    least, most = min(counts, default=0), max(counts, default=0)
+    if most <= least * (1 + limits.kv_tokens_ratio):
+        return None
+    evidence = f"{least} to {most} tokens of KV cache over {len(counts)} launches ({format_change(most / least)})"
+    remedy = "Look for what else holds memory on a node; restart the hosts if it leaked, and launch again."
+    return doubt("kv_tokens_differ", evidence, remedy)
 
 
 def _nothing_measured(case: Case) -> Doubt | None:

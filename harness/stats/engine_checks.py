@@ -151,6 +151,13 @@ def _speculation_bypassed(case: Case) -> Doubt | None:
     return doubt("speculation_bypassed", "0 draft cycles in the whole launch, by the engine's own account", remedy)
 
 
+def _untested_generation(case: Case) -> Doubt | None:
+    if case.launch is None or case.launch.untested is None:
+        return None
+    remedy = "Compare with a launch by hand, or use a generation of the scripts that the recipe's README names."
+    return doubt("untested_generation", case.launch.untested, remedy)
+
+
 ENGINE_CHECKS: tuple[Callable[[Case], Doubt | None], ...] = (
     _engine_restarted,
     _wrong_configuration,
@@ -163,6 +170,7 @@ ENGINE_CHECKS: tuple[Callable[[Case], Doubt | None], ...] = (
     _canary_moved,
     _warmup_not_stable,
     _speculation_bypassed,
+    _untested_generation,
 )
 
 

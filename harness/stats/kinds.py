@@ -38,7 +38,10 @@ KINDS: dict[str, DoubtKind] = {
     "prompt_off_target": _doubtful("prompts were not as long as the cell says"),
     "foreign_traffic": _doubtful("the engine served more than our own requests"),
     "counters_not_settled": _doubtful("the counters do not hold what was served"),
+    "untested_generation": _doubtful("scripts that nobody tested this harness on started the engine"),
     "canary_moved": _doubtful("the fixed short cell was not the same before and after"),
+    "node_throttled": _doubtful("a node lowered its clocks because of heat or power"),
+    "node_power_changed": _doubtful("a busy node changed its power state, or its clocks fell"),
     "warmup_not_stable": _doubtful("the warm-up was still getting faster or slower"),
     "output_degenerate": _doubtful("an answer repeats itself, which is easy to draft"),
     "output_short": _doubtful("answers were shorter than asked for"),
@@ -49,6 +52,7 @@ KINDS: dict[str, DoubtKind] = {
     "identity_violated": _doubtful("the client's clock and the engine's counters tell different stories"),
     "steps_without_draft": _doubtful("some steps drafted nothing, so a draft is not a step"),
     "too_few_drafts": _doubtful("too few drafts for a precise acceptance"),
+    "kv_tokens_differ": _doubtful("launches of one configuration had unlike amounts of KV cache"),
 }
 
 

@@ -17,6 +17,7 @@ from harness.records.trial import ClientFacts, TrialRecord, WarmupFacts
 from harness.report.facts import RunFacts, run_facts
 from harness.stats.case import Limits
 from harness.stats.cells import summarise_run
+from tests.fakes.nodes import sampled
 
 RECIPE = "vllm-cpu-tiny"
 RUN_ID = "20261130-132811-laptop-4f2a9c"
@@ -50,6 +51,7 @@ class RunShape:
     with_refusal: bool = True
     with_doubts: bool = True
     simulated: bool = False
+    sampled: bool = False  # on a pair whose nodes were read; the worker gets hot in the last launch
     seed: int = 7
 
 
@@ -148,6 +150,9 @@ class _Builder:
         trials = [
             self.trial(record, load, repeat, speed) for load in loads for repeat in range(1, self.shape.repeats + 1)
         ]
+        if self.shape.sampled:
+            is_last = round_number == self.shape.rounds and k == max(self.shape.tokens)
+            return sampled(record, trials, hot=is_last)
         return record, trials
 
     def trial(self, launch: LaunchRecord, load: LoadPoint, repeat: int, speed: float) -> TrialRecord:

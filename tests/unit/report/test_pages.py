@@ -19,7 +19,7 @@ from harness.report.text import clean, escape_markdown, without_places
 from tests.fakes.run_builder import RUN_ID
 
 HOSTILE = "<script>alert(1)</script> | `x` *b* [l](http://h/) \x1b[31mred\x1b[0m\u202e $a$ ${b} {{ 7*7 }} \\ \n# head"
-DRAWN = {name: "<svg ></svg>" for name in ("speed", "acceptance", "step")}
+DRAWN = {name: "<svg ></svg>" for name in ("speed", "acceptance", "step", "timeline")}
 VOID = frozenset({"meta", "br", "img", "link"})
 
 
@@ -77,7 +77,7 @@ def test_the_page_needs_nothing_beside_it(view: ReportView) -> None:
     assert "script" not in page.tags
     assert all(target.startswith("#") for target in page.fetched)
     assert "@import" not in render_html(view, DRAWN)
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("svg") == 4
 
 
 def test_marks_in_the_page_lead_to_a_doubt(view: ReportView) -> None:
