@@ -27,6 +27,7 @@ def test_writes_every_file_and_leaves_nothing_else(tmp_path: Path) -> None:
         "report.md",
         "speed.svg",
         "step.svg",
+        "timeline.svg",
     ]
     assert [path.name for path in paths.directory.parent.iterdir()] == ["today"]
     assert paths.best_env is not None
