@@ -18,6 +18,7 @@ REHEARSED = {
     "block_k": ("class=code", "context_tokens=256", "concurrency=1"),
     "first_evening": ("context_tokens=256",),
     "laptop": ("context_tokens=256", "concurrency=4"),
+    "my_workload": ("num_speculative_tokens=[0, 2]", "workload.sample.sessions=12"),
     "official_0731": ("class=code", "context_tokens=256", "concurrency=6"),
     "stage_c_confidence": ("class=code", "concurrency=6"),
     "vision_exp": ("class=[code, agentic]", "context_tokens=[256, 8K]", "concurrency=6"),

@@ -139,6 +139,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         earlier_starts=run.earlier.launch_starts if run.earlier else (),
         stored_canaries=read_canaries(results, rig_id),
         keep_canaries=lambda canary: add_canary(results, rig_id, canary),
+        replayed=planned.replayed,
     )
     with (
         signals.cancelling(asyncio.current_task()),

@@ -1,4 +1,7 @@
-"""A closed loop: each stream sends its next request when the former has ended. All streams start at one moment."""
+"""Streams of requests. Each sends its next one when the former has ended, and not before it is due if it is due at all.
+
+All streams start at one moment: a closed loop begins there, and times at which requests are due count from it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ async def run_closed_loop(
 
     Args:
         transport: one that returns exchanges.
-        streams: the requests of each stream, in order.
+        streams: the requests of each stream, in order. What is due at a time (``prompt.recorded.due_s``) waits for it.
         read_timeout_s: longest wait for the next byte.
         prewarm: ``StampedTransport.prewarm``; opens the connections before the clock starts.
         abort: once set, requests in flight are cancelled and recorded as such.
@@ -62,7 +65,7 @@ async def run_closed_loop(
     start = _StartLine(len(streams), on_open=watch.start)
     sent: list[Sent] = []
     jobs = [
-        _run_stream(transport, list(zip(stream, built, strict=True)), start, sent)
+        _run_stream(transport, list(zip(stream, built, strict=True)), start, sent, watch)
         for stream, built in zip(streams, requests, strict=True)
     ]
     with _collector_off() if real_time else nullcontext():
@@ -119,17 +122,37 @@ async def _run_stream(
     requests: Sequence[tuple[PreparedRequest, httpx.Request]],
     start: _StartLine,
     sent: list[Sent],
+    watch: _SelfWatch,
 ) -> None:
     ticket = start.ticket()
     gate: Callable[[], Awaitable[None]] | None = ticket.wait
     try:
         for prepared, request in requests:
-            sent.append(await send(transport, prepared, request, gate=gate, on_cancelled=sent.append))
+            due_s = _due_s(prepared)
+            if due_s:
+                await ticket.wait()
+                gate, due_s = None, watch.started_s + due_s
+                await _until(due_s)
+            elif due_s is not None:
+                due_s = watch.started_s if gate is None else None
+            sent.append(await send(transport, prepared, request, gate=gate, on_cancelled=sent.append, due_s=due_s))
             # A transport that knows no gate, or a connection that failed, must not hold up the others.
             ticket.use()
             gate = None
     finally:
         ticket.use()
+
+
+def _due_s(prepared: PreparedRequest) -> float | None:
+    """When a request is due, in seconds since the start; None: when the one before it has ended."""
+    recorded = prepared.prompt.recorded
+    return recorded.due_s if recorded is not None else None
+
+
+async def _until(due_s: float) -> None:
+    left_s = due_s - asyncio.get_running_loop().time()
+    if left_s > 0:
+        await asyncio.sleep(left_s)
 
 
 async def _run_all(jobs: Sequence[Awaitable[None]], abort: asyncio.Event | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -10,6 +10,7 @@ from harness.records.identity import content_id
 
 KnobValue = bool | int | float | str
 CacheMode = Literal["cold", "warm", "shared", "as_recorded"]
+Arrivals = Literal["closed", "constant", "poisson", "recorded"]
 NUM_SPECULATIVE_TOKENS = "num_speculative_tokens"
 
 
@@ -46,6 +47,27 @@ class OutputLength:
     natural: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLoad:
+    """The part of a trace that a cell replays. Hashes, counts and lengths, never a text.
+
+    Beside it, the load's own ``context_tokens`` is the upper end of the lengths, ``output`` the longest answer, and
+    ``temperature`` and ``top_p`` are medians where they are as recorded.
+    """
+
+    workload_id: str  # of its conversations, in their order
+    arrivals: Arrivals
+    as_recorded: tuple[str, ...]  # load knobs that each request has from the trace
+    conversations: int
+    requests: int
+    prompt_tokens: int  # of all requests, as far as the trace tells, else estimated
+    output_tokens: int
+    reused_ratio: float  # of the prompt tokens: begin an earlier prompt of the same conversation, or of all
+    span_s: float = 0.0  # from the first request that is due to the last
+    rate_per_s: float | None = None  # of constant and Poisson arrivals: conversations that begin
+    synthetic_class: str | None = None  # what fills entries without text; None: all texts are as recorded
+
+
 @dataclass(frozen=True, kw_only=True)  # without slots: its id is asked for often, and kept
 class LoadPoint:
     """One value for every load knob. Sampling is always explicit: a server's own defaults differ by version."""
@@ -58,6 +80,7 @@ class LoadPoint:
     temperature: float = 0.0
     top_p: float = 1.0
     thinking: str = "off"
+    recorded: RecordedLoad | None = None  # None: prompts are made for it
 
     @property
     def columns(self) -> dict[str, KnobValue]:
@@ -77,16 +100,17 @@ class LoadPoint:
     @cached_property
     def load_id(self) -> str:
         """Identity of the load alone, the same in every arm."""
-        return content_id(
-            {
-                "class": self.workload_class,
-                "context_tokens": self.context_tokens,
-                "concurrency": self.concurrency,
-                "output": [self.output.tokens, self.output.natural],
-                "cache": self.cache,
-                "sampling": [self.temperature, self.top_p, self.thinking],
-            }
-        )
+        load: dict[str, object] = {
+            "class": self.workload_class,
+            "context_tokens": self.context_tokens,
+            "concurrency": self.concurrency,
+            "output": [self.output.tokens, self.output.natural],
+            "cache": self.cache,
+            "sampling": [self.temperature, self.top_p, self.thinking],
+        }
+        if self.recorded is not None:
+            load["recorded"] = asdict(self.recorded)
+        return content_id(load)
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: its id is asked for often, and kept

@@ -38,7 +38,7 @@ class Labels:
         parts = [getattr(load, name) for name in ("workload_class", "cache") if name in self.varying_load]
         parts += [f"{format_tokens(load.context_tokens)} tokens", streams(load.concurrency)]
         for name in ("output", "temperature", "top_p", "thinking"):
-            if name in self.varying_load:
+            if name in self.varying_load and not _as_recorded(name, load):
                 parts.append(_load_knob(name, load))
         return " · ".join(parts)
 
@@ -132,6 +132,11 @@ def _depth(k: int | None) -> str:
 
 def _knob_order(name: str) -> tuple[bool, str]:
     return (name != NUM_SPECULATIVE_TOKENS, name)
+
+
+def _as_recorded(name: str, load: LoadPoint) -> bool:
+    """Each request has its own value of it: what stands in the load is no more than typical."""
+    return load.recorded is not None and ("output_tokens" if name == "output" else name) in load.recorded.as_recorded
 
 
 def _load_knob(name: str, load: LoadPoint) -> str:

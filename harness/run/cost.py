@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from harness.records.cell import LoadPoint
+from harness.records.cell import LoadPoint, RecordedLoad
 from harness.simulator.cell import CellLoad, expected_cell
 from harness.simulator.engine import EngineSettings
 from harness.simulator.truth import Truth, class_like
@@ -16,6 +16,7 @@ from harness.workload.texts import turn_tokens
 
 WARMUP_ROUNDS = 2
 WARMUP_OUTPUT_TOKENS = 24
+_AT_ONCE = 4  # requests of a trace that come as they please, for a prediction
 OVERHEAD_S = 1.0  # of a trial: prompts, scrapes, settling
 
 
@@ -74,6 +75,8 @@ def predict_trial(load: LoadPoint, predict: PredictRound, shape: StreamShape, *,
         shape: how many requests.
         fills: prefixes that this cell puts into the cache before it measures (``Fills``).
     """
+    if load.recorded is not None:
+        return _predict_recorded(load, load.recorded, predict)
     tokens = load.output.tokens * (NATURAL_RATIO if load.output.natural else 1)
     measured = predict(_round(load, load.context_tokens, output_tokens=math.ceil(tokens)))
     warmup = _round(load, warmup_context_tokens(load), output_tokens=min(WARMUP_OUTPUT_TOKENS, load.output.tokens))
@@ -85,6 +88,25 @@ def predict_trial(load: LoadPoint, predict: PredictRound, shape: StreamShape, *,
     return Expected(seconds, measured.ttft_s)
 
 
+def _predict_recorded(load: LoadPoint, recorded: RecordedLoad, predict: PredictRound) -> Expected:
+    """A trace takes as long as its span, or as its requests one after the other in each stream."""
+    at_once = load.concurrency if recorded.arrivals == "closed" else min(load.concurrency, _AT_ONCE)
+    prompt = max(1, recorded.prompt_tokens // recorded.requests)
+    typical = CellLoad(
+        prompt_tokens=prompt,
+        cached_tokens=min(prompt - 1, int(prompt * recorded.reused_ratio)),
+        output_tokens=max(1, recorded.output_tokens // recorded.requests),
+        concurrency=at_once,
+        workload_class=load.workload_class,
+        temperature=load.temperature,
+    )
+    expected = predict(typical)
+    warmup = predict(replace(typical, cached_tokens=0, output_tokens=WARMUP_OUTPUT_TOKENS))
+    working_s = expected.wall_s * math.ceil(recorded.requests / at_once)
+    wall_s = OVERHEAD_S + max(working_s, recorded.span_s + expected.wall_s) + warmup.wall_s * WARMUP_ROUNDS
+    return Expected(wall_s, expected.ttft_s)
+
+
 class Fills:
     """Counts prefixes through a launch: each is put into the cache once, by the first cell that needs it."""
 
@@ -93,7 +115,7 @@ class Fills:
 
     def needed(self, load: LoadPoint) -> int:
         """Return how many prefixes a cell has to fill, and remember them."""
-        if load.cache == "cold":
+        if load.cache == "cold" or load.recorded is not None:
             return 0
         key = (load.cache, load.workload_class, load.context_tokens)
         wanted = load.concurrency if load.cache == "warm" else 1

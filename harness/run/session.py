@@ -24,6 +24,7 @@ from harness.run.canary import CanaryReference, family, judge
 from harness.run.driver import EngineDriver, RunSetting
 from harness.run.launching import LaunchTask, run_launch
 from harness.run.pace import Pace
+from harness.run.replaying import ReplayedLoads
 from harness.run.streams import Prompts
 from harness.store.journal import Journal
 from harness.store.layout import RunFolder
@@ -62,6 +63,7 @@ class SessionTask:
     earlier_starts: Sequence[LaunchStart]  # of this run, those of a killed process too
     stored_canaries: Sequence[StoredCanary]  # of this rig
     keep_canaries: Callable[[StoredCanary], None] = field(default=lambda canary: None)
+    replayed: ReplayedLoads | None = None  # where the sweep replays a trace
 
 
 async def run_session(task: SessionTask, tools: Tools) -> tuple[LaunchRecord, ...]:
@@ -232,7 +234,13 @@ class _Session:
         return self._task.specs[launch.configuration.configuration_id]
 
     def _prompts(self, bench: Bench, launch_id: str) -> Prompts:
-        return Prompts(bench, cache=self._tools.prompt_cache, seed=self._task.plan.seed, launch_id=launch_id)
+        return Prompts(
+            bench,
+            cache=self._tools.prompt_cache,
+            seed=self._task.plan.seed,
+            launch_id=launch_id,
+            replayed=self._task.replayed,
+        )
 
     def _write_trial(self, trial: TrialRecord) -> None:
         self._tools.journal.append(trial)

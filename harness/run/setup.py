@@ -22,6 +22,7 @@ from harness.records.plan import Plan
 from harness.records.trial import MEASURING_VERSION
 from harness.run.cost import EngineCost, ModelledCost, PredictRound
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
+from harness.run.replaying import ReplayedLoads, read_replay, replayed_loads
 from harness.simulator.scenario import Scenario, load_scenario
 from harness.simulator.settings import scenario_for, settings_for
 from harness.sweep.cells import Expansion, expand
@@ -29,7 +30,6 @@ from harness.sweep.load import Sweep
 from harness.workload.spec import StreamShape, require_buildable, streams_for
 
 DISTRIBUTION = "harness-spec"
-NO_TRACES = "This version plans the launches of a trace and does not replay it: times are of the boots alone."
 _ANY_SCENARIO = "quiet"  # its truth is replaced by the configuration's, and predictions know no noise
 _REPORTED_LIBRARIES = ("httpx", "h11", "numpy", "scipy", "pandas", "matplotlib", "pydantic")
 
@@ -56,6 +56,7 @@ class PlannedSweep:
     budget: Budget
     shapes: Mapping[str, StreamShape] = field(default_factory=dict)  # by load id
     scenario: Scenario | None = None
+    replayed: ReplayedLoads | None = None  # where the sweep replays a trace
 
 
 def plan_sweep(
@@ -87,21 +88,24 @@ def plan_sweep(
     if earlier is not None:
         _require_same(earlier, sweep, recipe, host)
     file = sweep.file
+    replay = read_replay(sweep)
+    replayed = replayed_loads(sweep, expansion.groups, replay) if replay is not None else None
+    groups = replayed.groups if replayed is not None else expansion.groups
     time_s = wishes.time_limit_s if wishes.time_limit_s is not None else file.budget.time
     budget = Budget(time_s=time_s, cell_s=file.budget.cell)
-    most_k = max(_planned_k(recipe, group.configuration) for group in expansion.groups)
-    loads = {load.load_id: load for group in expansion.groups for load in group.loads}
+    most_k = max(_planned_k(recipe, group.configuration) for group in groups)
+    loads = {load.load_id: load for group in groups for load in group.loads}
     for load in loads.values():
         require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
     plan = make_plan(
         PlanRequest(
             base=replace(
-                _base(sweep, recipe, expansion),
+                _base(sweep, recipe, expansion, replayed),
                 seed=earlier.seed if earlier else wishes.seed,
                 simulated=wishes.scenario is not None,
                 mark=_mark(wishes.scenario),
             ),
-            groups=expansion.groups,
+            groups=groups,
             rounds=wishes.launches or file.repeat.launches,
             cost=_cost(recipe),
             identity=Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id),
@@ -121,18 +125,12 @@ def plan_sweep(
         budget=budget,
         shapes=shapes,
         scenario=wishes.scenario,
+        replayed=replayed,
     )
 
 
 def launch_specs(planned: PlannedSweep, places: Places) -> dict[str, LaunchSpec]:
-    """Return how each configuration is launched, by configuration id.
-
-    Raises:
-        InputError: the recipe cannot be launched, or the workload cannot be replayed.
-    """
-    if planned.sweep.replays_trace:
-        where = planned.sweep.source.where(("workload",))
-        raise InputError(NO_TRACES, where=where, hint="Measure a content class instead: knobs.class.")
+    """Return how each configuration is launched, by configuration id. Raises InputError if the recipe cannot be."""
     simulated = planned.scenario is not None
     return {
         configuration.configuration_id: build_simulated(planned.recipe, configuration)
@@ -183,10 +181,8 @@ def _require_simulated(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion)
             raise sweep.source.error(("knobs", knob), what, hint=unsimulated_hint(knob), value=False)
 
 
-def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion) -> Plan:
+def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, replayed: ReplayedLoads | None) -> Plan:
     later = tuple(f"{later.key} is checked now and used by {later.used_by}" for later in sweep.later_keys)
-    if sweep.replays_trace:
-        later = (NO_TRACES, *later)
     return Plan(
         sweep=sweep.name,
         recipe=recipe.recipe.recipe,
@@ -196,7 +192,7 @@ def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion) -> Plan:
         collapsed=expansion.collapsed,
         excluded_configurations=expansion.excluded_configurations,
         excluded_cells=expansion.excluded_cells,
-        notes=(*expansion.notes, *later),
+        notes=(*expansion.notes, *(replayed.notes if replayed is not None else ()), *later),
         drafts_per_cell=sweep.file.repeat.drafts,
         margin_ratio=sweep.file.margin,
         attached=recipe.recipe.launch.style == "attach",

@@ -14,7 +14,7 @@ from harness.records.plan import CollapsedConfigurations
 from harness.sweep.axes import Named, Reader, raise_problems
 from harness.sweep.exclusion import CellRules, Exclusion
 from harness.sweep.load import Sweep
-from harness.sweep.load_knobs import LoadValue, load_knobs_of, read_load_value
+from harness.sweep.load_knobs import FROM_TRACE, LoadValue, load_knobs_of, read_load_value
 from harness.sweep.points import Grid, LaunchPoint, Load
 
 TODAY = "today"
@@ -22,7 +22,7 @@ TODAY = "today"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expansion:
-    """A sweep worked out. A group without loads replays the sweep's trace."""
+    """A sweep worked out. The loads of one that replays a trace are patterns: class and length come from the trace."""
 
     groups: tuple[CellGroup, ...]  # each configuration once, in the order of the file
     refusals: tuple[Refusal, ...]
@@ -52,7 +52,7 @@ def expand(sweep: Sweep, recipe: Recipe) -> Expansion:
     arms = _arms(sweep, reader)
     reader.weights()
     raise_problems(reader)
-    grid = Grid(axes, reader, _defaults(recipe))
+    grid = Grid(axes, reader, _defaults(recipe) | (FROM_TRACE if sweep.replays_trace else {}))
     grid.require_size(len(configurations), where=sweep.source.where(("knobs",)))
     work = _Work(sweep, recipe, Exclusion(lines))
     work.add_all(_points(grid, configurations))
@@ -179,7 +179,7 @@ class _Work:
         if not kept:
             self._excluded_configurations += 0 if against else 1
             return
-        self._take(written, verdict, [] if self._sweep.replays_trace else kept)
+        self._take(written, verdict, kept)
 
     def _refused_cells(
         self, verdict: Verdict, point: LaunchPoint, dropped: frozenset[int]

@@ -26,7 +26,6 @@ _USED_BY = {
     "checks": "ab, tune and nightly",
     "tune": "tune",
     "nightly": "nightly",
-    "workload": "the replay of traces",
 }
 _USED_INSIDE = {
     ("repeat", "max_launches"): "ab",
@@ -177,7 +176,19 @@ def _trace_problems(file: SweepFile, source: Source) -> Iterator[InputError]:
         if file.mix is not None and "by" in file.mix:
             yield source.error(("mix", "by"), "mix.by needs a trace", hint="Name one in `workload`.", value=False)
         return
-    if "class" in file.knobs:
-        yield source.error(("knobs", "class"), "`class` has no meaning beside a trace", value=False)
+    for knob in ("class", "context_tokens"):
+        if knob in file.knobs:
+            yield source.error(("knobs", knob), f"`{knob}` has no meaning beside a trace", value=False)
+    yield from _trace_cache_problems(file, source)
     if trace.arrivals in ("constant", "poisson") and trace.rate_per_s is None:
         yield source.error(("workload", "arrivals"), f"{trace.arrivals} arrivals need rate_per_s")
+
+
+def _trace_cache_problems(file: SweepFile, source: Source) -> Iterator[InputError]:
+    written = file.knobs.get("cache", [])
+    modes = written if isinstance(written, list) else [written]
+    made = [mode for mode in modes if mode in ("warm", "shared")]
+    if made:
+        what = f"cache {made[0]} has no meaning beside a trace"
+        hint = "as_recorded: conversations find their own prefixes. cold: nothing is reused."
+        yield source.error(("knobs", "cache"), what, hint=hint)

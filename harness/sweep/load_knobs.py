@@ -13,6 +13,9 @@ from harness.workload.classes import CONTENT_CLASSES
 AS_RECORDED = "as_recorded"
 LoadValue = KnobValue | OutputLength
 OUTPUT_TOKENS = "output_tokens"
+FROM_TRACE: dict[str, LoadValue] = dict.fromkeys(
+    ("cache", OUTPUT_TOKENS, "temperature", "top_p", "thinking"), AS_RECORDED
+)  # what a sweep of a trace leaves open
 
 LOAD_KNOBS: dict[str, Knob] = {
     "class": Knob(

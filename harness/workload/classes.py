@@ -53,6 +53,8 @@ _ALL = (
     ),
 )
 CONTENT_CLASSES: dict[str, ContentClass] = {content_class.name: content_class for content_class in _ALL}
+VISION = "vision"  # prompts with a picture: known from recorded traffic, not made here
+KNOWN_CLASSES = frozenset((*CONTENT_CLASSES, VISION))
 
 
 def content_class_named(name: str, *, where: str | None = None) -> ContentClass:

@@ -6,7 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from harness.workload.classes import KNOWN_CLASSES, VISION
 from harness.workload.traces.chat import Texts
+from harness.workload.traces.entry import Entry
+
+NO_TEXT = "no text"
 
 _LOOKED_AT = 3000  # characters at the end of the prompt: what the answer goes on from
 _LEAST_LETTERS = 16
@@ -32,6 +36,13 @@ _CODE_LINES_RATIO = 0.3
 _JSON_KEYS_RATIO = 0.35
 
 
+def class_of_entry(entry: Entry, texts: Texts) -> str:
+    """Return the content class of an entry: as the trace says, else a guess; NO_TEXT where there is nothing to tell."""
+    if entry.workload_class is not None and entry.workload_class in KNOWN_CLASSES:
+        return entry.workload_class
+    return class_of(entry.body, texts) if entry.text == "whole" else NO_TEXT
+
+
 def class_of(body: Mapping[str, Any], texts: Texts) -> str:
     """Return the content class of a body, by name.
 
@@ -39,7 +50,7 @@ def class_of(body: Mapping[str, Any], texts: Texts) -> str:
     it is structured, lines that look like a source file are code, and everything else is prose.
     """
     if texts.images:
-        return "vision"
+        return VISION
     if body.get("tools") or body.get("functions") or _has_tool_messages(body):
         return "agentic"
     if isinstance(body.get("response_format"), dict) and body["response_format"].get("type") != "text":

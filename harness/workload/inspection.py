@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.workload.classify import class_of
+from harness.workload.classify import class_of_entry
 from harness.workload.conversations import Conversations, SharedPrefixes
 from harness.workload.sizes import bucket_of, output_tokens, prompt_tokens
 from harness.workload.traces.chat import texts_of
 from harness.workload.traces.entry import Entry, Skipped, TextState
 from harness.workload.traces.read import AUTO, format_of, read_trace
 
-UNKNOWN_CLASS = "no text"
 _NAMED_LINES = 5
 _MOST_SESSIONS = 400_000
 _STATES: tuple[TextState, ...] = ("whole", "cut", "redacted", "none")
@@ -150,10 +149,7 @@ class _Counting:
         self._recorded += entry.prompt_tokens is not None
         self._shared_tokens += prompt * self._prefixes.share(entry, texts)
         self._models[entry.model or "unknown"] += 1
-        workload_class = entry.workload_class or (
-            class_of(entry.body, texts) if entry.text == "whole" else UNKNOWN_CLASS
-        )
-        share = self._shares.setdefault((workload_class, bucket_of(prompt)), [0, 0, 0])
+        share = self._shares.setdefault((class_of_entry(entry, texts), bucket_of(prompt)), [0, 0, 0])
         share[0] += 1
         share[1] += prompt
         share[2] += output

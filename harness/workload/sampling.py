@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.errors import InputError
-from harness.workload.classify import class_of
+from harness.workload.classify import class_of_entry
 from harness.workload.conversations import Conversations
-from harness.workload.sizes import bucket_of, prompt_tokens
+from harness.workload.sizes import bucket_of, output_tokens, prompt_tokens
 from harness.workload.traces.chat import texts_of
 from harness.workload.traces.entry import Entry, Skipped
 from harness.workload.traces.own import written
 from harness.workload.traces.read import AUTO, format_of, read_trace
 
 STRATA = ("class", "prompt_tokens")
-NO_TEXT = "no text"
 _REFUSED = 0xFFFFFFFF  # in place of a conversation's number
 
 
@@ -51,6 +50,7 @@ class Kinds:
         self._names: list[tuple[str, int]] = []
         self._kind_of = array("H")
         self._longest = array("I")
+        self.last_tokens = 0  # of the prompt that was added last
 
     def __len__(self) -> int:
         """Conversations."""
@@ -59,12 +59,11 @@ class Kinds:
     def add(self, name: str, entry: Entry) -> int:
         """Take one entry of a conversation; return the conversation's number, in the order of the trace."""
         texts = texts_of(entry.body)
-        tokens = prompt_tokens(entry, texts)
+        tokens = self.last_tokens = prompt_tokens(entry, texts)
         ordinal = self._ordinals.setdefault(name, len(self._ordinals))
         if ordinal < len(self._longest) and tokens <= self._longest[ordinal]:
             return ordinal
-        workload_class = entry.workload_class or (class_of(entry.body, texts) if entry.text == "whole" else NO_TEXT)
-        kind = self._kind((workload_class, bucket_of(tokens)))
+        kind = self._kind((class_of_entry(entry, texts), bucket_of(tokens)))
         if ordinal == len(self._longest):
             self._longest.append(tokens)
             self._kind_of.append(kind)
@@ -128,6 +127,8 @@ class Index:
     kinds: Kinds
     lines: array[int]  # of each entry, in the order of the trace
     ordinals: array[int]  # of each entry's conversation
+    requests: array[int]  # by conversation
+    tokens: array[int]  # of prompts and answers, by conversation
     left_out: int  # entries that cannot be replayed
 
 
@@ -139,7 +140,7 @@ def index_of(path: Path, *, format_name: str = AUTO, take: Callable[[Entry], boo
     """
     chosen = format_of(path, format_name=format_name).name
     kinds, conversations = Kinds(), Conversations()
-    lines, ordinals = array("I"), array("I")
+    lines, ordinals, requests, tokens = array("I"), array("I"), array("I"), array("Q")
     left_out = 0
     for each in read_trace(path, format_name=chosen):
         if isinstance(each, Skipped):
@@ -147,8 +148,25 @@ def index_of(path: Path, *, format_name: str = AUTO, take: Callable[[Entry], boo
             continue
         name = conversations.name(each)
         lines.append(each.line)
-        ordinals.append(kinds.add(name, each) if take is None or take(each) else _REFUSED)
-    return Index(format_name=chosen, kinds=kinds, lines=lines, ordinals=ordinals, left_out=left_out)
+        if take is not None and not take(each):
+            ordinals.append(_REFUSED)
+            continue
+        ordinal = kinds.add(name, each)
+        ordinals.append(ordinal)
+        if ordinal == len(requests):
+            requests.append(0)
+            tokens.append(0)
+        requests[ordinal] += 1
+        tokens[ordinal] += kinds.last_tokens + output_tokens(each)
+    return Index(
+        format_name=chosen,
+        kinds=kinds,
+        lines=lines,
+        ordinals=ordinals,
+        requests=requests,
+        tokens=tokens,
+        left_out=left_out,
+    )
 
 
 def chosen_entries(path: Path, index: Index, chosen: Container[int] | None) -> Iterator[tuple[int, Entry]]:

@@ -53,6 +53,8 @@ def streams_for(
         InputError: the load cannot be made from a content class, or an argument is out of range.
     """
     require_buildable(load, where=where)
+    if load.recorded is not None:
+        return _recorded_shape(load, k=k, accepted_ratio=accepted_ratio)
     if drafts < 1 or k < 0 or not 0 <= accepted_ratio <= 1:
         raise InputError(
             f"drafts {drafts}, k {k}, accepted ratio {accepted_ratio}: out of range",
@@ -89,6 +91,8 @@ def require_buildable(load: LoadPoint, *, where: str | None = None) -> None:
     Raises:
         InputError: unknown class, a class or cache mode that only a trace has, or a context too short.
     """
+    if load.recorded is not None:
+        return
     content_class_named(load.workload_class, where=where)
     if load.cache == "as_recorded":
         raise InputError(
@@ -105,6 +109,14 @@ def require_buildable(load: LoadPoint, *, where: str | None = None) -> None:
         )
     if load.concurrency < 1 or load.output.tokens < 1:
         raise InputError("concurrency and output_tokens must be at least 1", where=where)
+
+
+def _recorded_shape(load: LoadPoint, *, k: int, accepted_ratio: float) -> StreamShape:
+    """A trace has the requests that it has."""
+    assert load.recorded is not None
+    requests, tokens = load.recorded.requests, load.recorded.output_tokens
+    drafts = max(1.0, (tokens - requests) / expected_tokens_per_step(k, accepted_ratio))
+    return StreamShape(streams=load.concurrency, turns=math.ceil(requests / load.concurrency), drafts=drafts)
 
 
 def _affordable_turns(load: LoadPoint) -> int:
