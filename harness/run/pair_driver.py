@@ -14,7 +14,7 @@ from harness.engine.pair.hold import Restoration, held
 from harness.engine.pair.inventory import load_inventory
 from harness.engine.pair.launcher import PairLauncher
 from harness.engine.pair.names import names_of
-from harness.engine.pair.preflight import require_generation, require_same_on_both
+from harness.engine.pair.preflight import require_generation, require_passed_on, require_same_on_both
 from harness.engine.pair.rig import Rig, Use, checkout_rig, holding_of, inventory_rig
 from harness.engine.pair.run import HeldPair
 from harness.engine.pair.state import PairStates
@@ -119,6 +119,7 @@ class PairDriver:
         rig = await checkout_rig(self._site, self._checkout(), names)
         assert rig.checkout is not None  # of this kind of rig
         untested = await require_generation(rig.pair.head, rig.checkout, specs)
+        await require_passed_on(rig.pair.head, rig.checkout, specs)
         launcher = CheckoutLauncher(
             pair=rig.pair, folder=rig.checkout, work_folder=rig.work_folder, clock=setting.clock, names=names
         )

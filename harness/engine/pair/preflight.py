@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from harness.engine.pair.launcher import Pair
 from harness.engine.pair.node import Node
 from harness.errors import InputError
 from harness.recipe.pair import GENERATION, PairVariables, recognise
+from harness.recipe.schema import ENV_PREFIX
 from harness.recipe.spec import LaunchSpec
 
 _DEFAULT_CACHE = "~/.cache/huggingface"
@@ -89,6 +91,34 @@ async def require_generation(head: Node, folder: str, specs: Sequence[LaunchSpec
             hint=f"Add --set {GENERATION}={found}.",
         )
     return None
+
+
+async def require_passed_on(head: Node, folder: str, specs: Sequence[LaunchSpec]) -> None:
+    """Refuse a variable that neither the start script nor the compose file reads: every arm would be the same server.
+
+    Raises:
+        InputError: names the variable.
+        HostUnreachableError: the host did not answer.
+    """
+    texts: dict[str, str] = {}
+    for spec in specs:
+        checkout = spec.pair.data.checkout if spec.pair else None
+        if checkout is None:
+            continue
+        files = (checkout.scripts.start, checkout.compose_file, *(spec.pair.overrides if spec.pair else ()))
+        for name in files:
+            if name not in texts:
+                content = await head.read_file(posixpath.join(folder, name))
+                texts[name] = (content or b"").decode(errors="replace")
+        free = (name.removeprefix(ENV_PREFIX) for name in spec.configuration.knobs if name.startswith(ENV_PREFIX))
+        for variable in free:
+            if not any(re.search(rf"\b{re.escape(variable)}\b", texts[name]) for name in files):
+                raise InputError(
+                    f"{variable} reaches no container: neither {files[0]} nor {files[1]} reads it, so every value "
+                    "would be the same server",
+                    where=folder,
+                    hint="Take it out of the sweep, or let the compose file of the checkout pass it on.",
+                )
 
 
 def _wanted(spec: LaunchSpec, environment: Mapping[str, str], variables: PairVariables) -> Wanted:

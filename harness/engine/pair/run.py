@@ -15,7 +15,7 @@ from harness.engine.logfile import LogReader
 from harness.engine.pair.engine import PairEngine
 from harness.engine.pair.host_facts import read_hosts, sampling
 from harness.engine.pair.launcher import ONE_TIME_KEY, Pair, PairLauncher, TrialLaunch
-from harness.engine.pair.logs import following
+from harness.engine.pair.logs import following, worker_log
 from harness.engine.pair.node import Node, Role
 from harness.engine.redact import redacted_environment
 from harness.engine.running import HostAccount
@@ -141,16 +141,17 @@ class HeldPair:
 
 
 async def _tell_progress(spec: LaunchSpec, setting: LaunchSetting) -> None:
-    """Show the lines of the head's log that the recipe thinks worth showing."""
-    log = LogReader(path=setting.log_path)
-    offset = log.size()
+    """Show the lines of both ranks' logs that the recipe thinks worth showing."""
+    logs = {"": LogReader(path=setting.log_path), "worker: ": LogReader(path=worker_log(setting.log_path))}
+    offsets = {rank: log.size() for rank, log in logs.items()}
     while True:
-        window = log.since(offset)
-        offset = window.end
-        for line in window.lines:
-            for pattern in spec.boot.progress:
-                if match := re.search(pattern, line):
-                    setting.on_event(LaunchProgress(text=match[0].strip()))
+        for rank, log in logs.items():
+            window = log.since(offsets[rank])
+            offsets[rank] = window.end
+            matches = (re.search(pattern, line) for line in window.lines for pattern in spec.boot.progress)
+            for match in matches:
+                if match:
+                    setting.on_event(LaunchProgress(text=f"{rank}{match[0].strip()}"))
         await setting.clock.sleep(_LOG_EVERY_S)
 
 

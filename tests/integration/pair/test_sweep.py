@@ -177,6 +177,36 @@ def test_an_engine_is_held_until_ctrl_c(bed: PairBed, checkout: Checkout) -> Non
     was.require_restored()
 
 
+def test_a_variable_that_reaches_no_container_is_refused(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    was = before(bed, checkout)
+
+    done = bed.harness("sweep", write_sweep(bed, **{"env.NOBODY_READS_ME": [1, 2]}))
+
+    assert done.code == 2, done.err
+    assert "NOBODY_READS_ME reaches no container" in done.err
+    was.require_restored()
+
+
+def test_the_override_of_an_image_is_merged_into_what_both_ranks_get(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    was = before(bed, checkout)
+    bed.set_engine(speed=2)
+    confidence = {"confidence_scheduler": "threshold", "confidence_threshold": 0.5}
+    run = bed.start_harness("sweep", write_sweep(bed, image="stage-c", num_speculative_tokens=[5], **confidence))
+    run.wait_for_text("trial 1/")
+    for host in bed.hosts:
+        (rank,) = host.containers()
+        assert rank.environment["VLLM_DSPARK_CONFIDENCE_THRESHOLD"] == "0.5"
+        assert rank.environment["VLLM_DSPARK_CONFIDENCE_SCHEDULER"] == "threshold"
+        assert "stage-c" in rank.image
+
+    done = run.end()
+
+    assert done.code == 0, done.err
+    was.require_restored()
+
+
 def test_both_nodes_are_looked_at_and_drawn(bed: PairBed, checkout: Checkout) -> None:
     write_site(bed, checkout)
     bed.worker.set_gpu({"temperature.gpu": 88, "clocks_throttle_reasons.active": "0x0000000000000040"})
