@@ -119,6 +119,7 @@ async def send(
     *,
     gate: Callable[[], Awaitable[None]] | None = None,
     on_cancelled: Callable[[Sent], None] | None = None,
+    due_s: float | None = None,
 ) -> Sent:
     """Send ``request`` and return what came back, unread. Failures are part of the result.
 
@@ -129,9 +130,10 @@ async def send(
         request: from build_request.
         gate: awaited right before the write; such a request counts as due at the start of the window.
         on_cancelled: gets what had arrived when this task was cancelled.
+        due_s: on the clock of the loop, where it was due at another time than now.
     """
     loop = asyncio.get_running_loop()
-    scheduled_s = None if gate is not None else loop.time()
+    scheduled_s = None if gate is not None else loop.time() if due_s is None else due_s
     request.extensions[GATE] = gate
     failure: httpx.TransportError | None = None
 
@@ -175,7 +177,7 @@ def record(sent: Sent, *, epoch_s: float) -> RequestRecord:
         outcome=outcome,
         http_status=status,
         error=public_message(error, prompt=prepared.prompt.text, api_key=prepared.api_key) if error else None,
-        expected_prompt_tokens=prepared.prompt.tokens,
+        expected_prompt_tokens=prepared.prompt.tokens if prepared.prompt.counted else None,
         **_delivered(facts, prepared.first_event_tokens),
     )
 

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import httpx
 
 from harness.client.endpoint import Endpoint, count_tokens, probe
 from harness.client.load import LoadResult, run_closed_loop
 from harness.client.openai import PreparedRequest, prepare, read_timeout_s
+from harness.client.recorded import count_recorded, prepare_recorded
 from harness.client.redact import ApiKey
 from harness.engine.endpoint import api_key
 from harness.engine.running import Engine
@@ -58,6 +60,10 @@ class Bench:
         """Tokens of ``text`` as one user message, as the server counts them. Raises EndpointError."""
         return await count_tokens(self.plain, self.endpoint, text)
 
+    async def count_recorded(self, body: dict[str, Any]) -> int | None:
+        """Tokens of the prompt of a recorded body; None where the server cannot count it."""
+        return await count_recorded(self.plain, self.endpoint, body)
+
     @property
     def tokenizer_id(self) -> str:
         """Identity of what counts tokens: prompts built for it fit no other."""
@@ -68,11 +74,16 @@ class Bench:
         """Return the requests of all streams, serialised. Each has a sampler seed of its own, the same in every arm."""
         return [
             [
-                prepare(self.endpoint, prompt, load, stream=stream, turn=turn, seed=seed + 1000 * stream + turn)
+                self._prepared(prompt, load, stream=stream, turn=turn, seed=seed + 1000 * stream + turn)
                 for turn, prompt in enumerate(plan.prompts)
             ]
             for stream, plan in enumerate(streams)
         ]
+
+    def _prepared(self, prompt: Prompt, load: LoadPoint, *, stream: int, turn: int, seed: int) -> PreparedRequest:
+        if prompt.recorded is not None:
+            return prepare_recorded(self.endpoint, prompt, stream=stream, turn=turn, seed=seed)
+        return prepare(self.endpoint, prompt, load, stream=stream, turn=turn, seed=seed)
 
     async def replay(self, streams: Sequence[Sequence[PreparedRequest]], load: LoadPoint) -> LoadResult:
         """Run a closed loop, which ends at once if the engine dies. Raises EndpointError if nobody accepts."""
