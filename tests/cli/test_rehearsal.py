@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -150,3 +151,40 @@ def test_a_rehearsal_is_carried_on_with_as_one(place: Path, capsys: pytest.Captu
     before = (run_folder(place, "one") / "cells.csv").read_bytes()
     assert run("sweep", sweep, "--engine", "simulated", "--seed", "3", *options) == 0
     assert (run_folder(place, "one") / "cells.csv").read_bytes() == before
+
+
+def test_a_sweep_ends_by_the_time_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SWEEP)
+    soon = (datetime.now() + timedelta(minutes=12)).strftime("%H:%M")  # a boot takes 8, and there are four
+
+    code = run("sweep", "small.yaml", "--engine", "simulated", "--finish-by", soon)
+
+    said = capsys.readouterr().err
+    assert code == 0, said
+    assert "launch 1/" in said
+    assert "launch 4/" not in said
+
+
+@pytest.mark.parametrize("when", ["25:00", "soon", "6"])
+def test_a_time_that_is_none_is_refused(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SWEEP)
+
+    assert run("sweep", "small.yaml", "--engine", "simulated", "--finish-by", when) == 2
+    assert "--finish-by: not a time of day" in capsys.readouterr().err
+
+
+def test_giving_a_server_back_is_part_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SWEEP)
+    soon = (datetime.now() + timedelta(minutes=12)).strftime("%H:%M")
+
+    assert run("sweep", "small.yaml", "--engine", "simulated", "--borrow", "--finish-by", soon) == 2
+    assert "nothing can be measured before" in capsys.readouterr().err
