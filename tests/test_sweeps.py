@@ -16,6 +16,7 @@ REHEARSED = {
     # what is left of it here, so that each takes seconds
     "before_after": ("class=code", "context_tokens=2K", "concurrency=1"),
     "block_k": ("class=code", "context_tokens=256", "concurrency=1"),
+    "ds4_confidence": ("context_tokens=256", "temperature=0"),
     "first_evening": ("context_tokens=256",),
     "laptop": ("context_tokens=256", "concurrency=4"),
     "my_workload": ("num_speculative_tokens=[0, 2]", "workload.sample.sessions=12"),

@@ -14,8 +14,8 @@ from harness.errors import InputError
 from harness.recipe.find import find_recipe
 from harness.recipe.load import LoadedRecipe, load_recipe
 from harness.recipe.simulated import build_simulated
-from harness.simulator.engine import EngineLoop
-from harness.simulator.launch import new_engine
+from harness.recipe.spec import LaunchSpec
+from harness.simulator.launch import dialect_of, new_engine
 from harness.simulator.scenario import load_scenario
 from harness.simulator.serve import ServeOptions, serve
 
@@ -42,9 +42,12 @@ def command(
     quiet: bool,
 ) -> None:
     """Serve a SIMULATED engine over real HTTP until Ctrl-C: vLLM's routes, in real time. Nothing is measured on it."""
-    engine = _engine(load_recipe(find_recipe(recipe)), knobs, scenario, seed)
+    spec = _spec(load_recipe(find_recipe(recipe)), knobs)
+    assert spec.simulation is not None  # build_simulated made it
+    engine = new_engine(spec.simulation, load_scenario(scenario, seed=seed), launch_key="served")
     served = model or engine.scenario.truth.checkpoint
-    options = ServeOptions(host=host, port=port, model=served, api_keys=_keys(api_key_variable))
+    keys = _keys(api_key_variable)
+    options = ServeOptions(host=host, port=port, model=served, api_keys=keys, dialect=dialect_of(spec))
 
     def say(line: str) -> None:
         with shown_if_possible():
@@ -57,10 +60,8 @@ def command(
     asyncio.run(serve(engine, options, on_ready=ready, on_access=(lambda line: None) if quiet else say))
 
 
-def _engine(loaded: LoadedRecipe, settings: Sequence[str], scenario: str, seed: int) -> EngineLoop:
-    spec = build_simulated(loaded, configuration_from(loaded, settings))
-    assert spec.simulation is not None  # build_simulated made it
-    return new_engine(spec.simulation, load_scenario(scenario, seed=seed), launch_key="served")
+def _spec(loaded: LoadedRecipe, settings: Sequence[str]) -> LaunchSpec:
+    return build_simulated(loaded, configuration_from(loaded, settings))
 
 
 def _keys(variable: str | None) -> tuple[str, ...]:

@@ -159,9 +159,10 @@ def _visible_words(reading: Reading) -> str:
 def _winners_by_load(reading: Reading) -> str:
     """Name the loads where another configuration wins clearly; "" where one wins them all."""
     fastest: dict[str, list[tuple[float, str]]] = {}
+    controls = {one.configuration.configuration_id for one in reading.facts.controls}
     for facts in reading.cells():
         rate = facts.values.get(SPEED)
-        if rate is not None:
+        if rate is not None and facts.cell.configuration.configuration_id not in controls:
             name = reading.labels.configuration(facts.cell.configuration)
             fastest.setdefault(reading.labels.load(facts.cell.load), []).append((rate, name))
     winners = {load: max(rates)[1] for load, rates in fastest.items()}

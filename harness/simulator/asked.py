@@ -74,6 +74,8 @@ def prompt_in(body: Mapping[str, Any], *, chat: bool) -> tuple[bytes, str]:
 
 def thinks(body: Mapping[str, Any]) -> bool:
     """Return whether a chat asks for reasoning."""
+    if "think" in body:  # ds4's own field
+        return bool(body["think"])
     wishes = body.get("chat_template_kwargs")
     return isinstance(wishes, dict) and bool(wishes.get("enable_thinking") or wishes.get("thinking"))
 

@@ -55,6 +55,16 @@ class _Step:
     chunks: tuple[tuple[Job, Chunk], ...]
 
 
+@dataclass(slots=True)
+class Decoded:
+    """What steps that only decode took and brought, since boot."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    context_tokens: int = 0  # summed over steps
+
+
 class EngineLoop:
     """One boot of an engine. Whoever drives it calls ``advance`` at ``due_s`` and after each submit."""
 
@@ -85,6 +95,7 @@ class EngineLoop:
         self._log = log
         self._born_s = 0.0
         self._busy_s = 0.0
+        self.decoded = Decoded()
         self._factor = launch_factor(scenario.noise, seed=scenario.seed, launch_key=launch_key)
         self._steps = generator(scenario.seed, launch_key, "steps")
         self._shapes: set[str] = set()
@@ -247,7 +258,13 @@ class EngineLoop:
         if dies_after_s is not None and self._busy_s >= dies_after_s:
             self.die(now_s)
             return
+        context_tokens = sum(job.context_tokens for job, _ in step.decoding)
         tokens = sum(self._decoded(job, outcome, now_s) for job, outcome in step.decoding if not job.finished)
+        if not step.chunks:
+            self.decoded.steps += 1
+            self.decoded.seconds += step.seconds
+            self.decoded.tokens += tokens
+            self.decoded.context_tokens += context_tokens
         tokens += sum(self._prefilled(job, chunk, now_s) for job, chunk in step.chunks if not job.finished)
         if tokens:  # a step in the middle of a prompt brings nothing, and no engine counts it
             self.counters.iteration_tokens.observe(tokens)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from harness.simulator import ds4
 from harness.simulator.asked import RefusedError, order_in, parsed, prompt_in, require_model, thinks
 from harness.simulator.engine import EngineLoop
 from harness.simulator.exposition import Facts, exposition
@@ -20,6 +21,7 @@ JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
 _PAGE = "text/plain; version=1.0.0; charset=utf-8"
 _CHAT, _COMPLETIONS, _TOKENIZE = "/v1/chat/completions", "/v1/completions", "/tokenize"
 _GETS = ("/health", "/ping", "/version", "/metrics", "/load", "/v1/models")
+Dialect = Literal["vllm", "ds4"]
 _POSTS = (_CHAT, _COMPLETIONS, _TOKENIZE)
 
 
@@ -69,6 +71,7 @@ class FrontSettings:
     started_at: float = 0.0  # wall clock of the boot, in seconds since 1970
     prompt_ids: bool = True  # in /tokenize and where a request asks; those of deep prompts cost more than all the rest
     speculation_of_requests: bool = True  # in the last event of a stream
+    dialect: Dialect = "vllm"
 
 
 class Front:
@@ -91,18 +94,22 @@ class Front:
     def _answer(self, call: Call) -> Plain | Generation:
         if call.path.startswith("/v1") and not self._authorised(call):
             return Plain(status=401, body=b'{"error":"Unauthorized"}')
-        if call.path not in _GETS + _POSTS:
+        if call.path not in (ds4.ROUTES if self._is_ds4 else _GETS + _POSTS):
             return Plain(status=404, body=b'{"detail":"Not Found"}')
         allowed = "GET" if call.path in _GETS else "POST"
         if call.method != allowed:  # HEAD is no GET here either
             return Plain(status=405, body=b'{"detail":"Method Not Allowed"}', allow=allowed)
         if allowed == "GET":
             return self._get(call.path)
-        body = parsed(call.body)
+        body = ds4.without_unread(parsed(call.body)) if self._is_ds4 else parsed(call.body)
         require_model(body, self._settings.model)
         if call.path == _TOKENIZE:
             return Plain(status=200, body=compact(self._tokenized(body)))
         return self._generation(body, chat=call.path == _CHAT)
+
+    @property
+    def _is_ds4(self) -> bool:
+        return self._settings.dialect == "ds4"
 
     def _authorised(self, call: Call) -> bool:
         keys = self._settings.api_keys
@@ -121,6 +128,9 @@ class Front:
         return Plain(status=200, body=compact(facts))
 
     def _models(self) -> dict[str, Any]:
+        if self._is_ds4:
+            card = ds4.model_card(self._settings.model, self._engine.settings.max_model_tokens)
+            return {"object": "list", "data": [card]}
         allowed = dict.fromkeys(("allow_sampling", "allow_logprobs", "allow_view"), True)
         refused = dict.fromkeys(("allow_create_engine", "allow_search_indices", "allow_fine_tuning"), False)
         permission = {"id": "modelperm-simulated", "object": "model_permission", "created": self._created()}
@@ -191,10 +201,11 @@ class Front:
             chat=chat,
             thinks=thinks(body),
             usage=usage,
-            running_usage=usage and bool(wanted.get("continuous_usage_stats")),
+            running_usage=usage and bool(wanted.get("continuous_usage_stats")) and not self._is_ds4,
             ids=bool(body.get("return_token_ids")),
             prompt_ids=self._settings.prompt_ids,
-            speculation=self._settings.speculation_of_requests,
+            speculation=self._settings.speculation_of_requests and not self._is_ds4,
+            token_events=self._is_ds4,
         )
 
     def _created(self) -> int:

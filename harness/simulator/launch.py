@@ -20,9 +20,10 @@ from harness.recipe.spec import LaunchSpec, SimulatedSpec
 from harness.records.clock import Clock
 from harness.records.events import LaunchProgress, OnEvent
 from harness.records.launch import BootFacts
+from harness.simulator import ds4
 from harness.simulator.engine import EngineLoop
-from harness.simulator.front import VERSION, Front, FrontSettings
-from harness.simulator.log import SimulatedLog, boot_facts, boot_lines
+from harness.simulator.front import VERSION, Dialect, Front, FrontSettings
+from harness.simulator.log import MARK, SimulatedLog, boot_facts, boot_lines
 from harness.simulator.pump import Pump
 from harness.simulator.scenario import Scenario
 from harness.simulator.settings import scenario_for, settings_for
@@ -68,6 +69,11 @@ class SimulatedEngine:
     untested: str | None = None
     hosts: None = None
 
+    @property
+    def is_ds4(self) -> bool:
+        """It speaks as ds4 does, not as vLLM."""
+        return self.spec.manners.metrics == "ds4"
+
     def transport(self) -> SimulatedTransport:
         """Return a transport that reaches it; as many as there are clients."""
         return SimulatedTransport(self.simulation)
@@ -82,8 +88,8 @@ class SimulatedEngine:
         return f"the engine died, as scenario {self.simulation.pump.engine.scenario.name} has it"
 
     def boot_facts(self) -> BootFacts:
-        """Return what the log says."""
-        return boot_facts(self.simulation.pump.engine)
+        """Return what the log says; ds4's says nothing of the kind."""
+        return BootFacts() if self.is_ds4 else boot_facts(self.simulation.pump.engine)
 
     def jit_lines(self, since: int) -> tuple[str, ...]:
         """Return the log lines after the offset ``since`` that report compilation while serving."""
@@ -112,6 +118,8 @@ class SimulatedEndpoint:
         """Return the status of /health; None where nothing answers."""
         if not self._engine.alive():
             return None
+        if self._engine.is_ds4:
+            return None if self._engine.simulation.pump.engine.dead else 404
         return 503 if self._engine.simulation.pump.engine.dead else 200
 
     async def models(self) -> tuple[ServedName, ...] | None:
@@ -121,7 +129,7 @@ class SimulatedEndpoint:
 
     async def version(self) -> str | None:
         """Return what /version says."""
-        return VERSION if self._engine.alive() else None
+        return VERSION if self._engine.alive() and not self._engine.is_ds4 else None
 
 
 class SimulatedDriver:
@@ -170,7 +178,8 @@ async def simulated_launch(
     steps.ready(loop.time())
     pump = Pump(steps)
     started_at = datetime.fromisoformat(place.clock.stamp()).timestamp()
-    front_settings = FrontSettings(model=model, started_at=started_at, prompt_ids=False)
+    dialect = dialect_of(spec)
+    front_settings = FrontSettings(model=model, started_at=started_at, prompt_ids=False, dialect=dialect)
     front = Front(steps, front_settings, now_s=loop.time)
     engine = SimulatedEngine(
         spec=spec,
@@ -191,7 +200,11 @@ async def simulated_launch(
             await undertaker
         engine.simulation.link = "refused"
         pump.stop()
-        log.say("Application shutdown complete.", process="APIServer")
+        if dialect == "ds4":
+            for line in ds4.last_lines(steps):
+                log.write(line)
+        else:
+            log.say("Application shutdown complete.", process="APIServer")
 
 
 def new_engine(
@@ -207,12 +220,18 @@ def new_engine(
     )
 
 
+def dialect_of(spec: LaunchSpec) -> Dialect:
+    """Return how the server of a recipe speaks."""
+    return "ds4" if spec.manners.metrics == "ds4" else "vllm"
+
+
 async def _boot(spec: LaunchSpec, place: Place, engine: EngineLoop, log: SimulatedLog, *, model: str) -> None:
     passed = 0.0
-    for share, line in boot_lines(engine, model=model):
+    is_ds4 = dialect_of(spec) == "ds4"
+    for share, line in ds4.boot_lines(engine, mark=MARK) if is_ds4 else boot_lines(engine, model=model):
         await place.clock.sleep((share - passed) * spec.expected_launch_s)
         passed = share
-        log.say(line)
+        (log.write if is_ds4 else log.say)(line)
         if any(re.search(pattern, line) for pattern in spec.boot.progress):
             place.on_event(LaunchProgress(text=line))
 

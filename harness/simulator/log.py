@@ -32,6 +32,11 @@ class SimulatedLog:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"({process} pid=0) {level} {date[5:]} {time[:8]} [simulator] {line}\n")
 
+    def write(self, line: str) -> None:
+        """Write one line as it is."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
     def matching(self, offset: int, patterns: tuple[str, ...]) -> tuple[str, ...]:
         """Return the lines after ``offset`` that match one of ``patterns``."""
         if not self.path.exists():

@@ -157,6 +157,7 @@ def step_s(cost: StepCost, load: StepLoad, *, capture_limit_tokens: int | None =
     if load.k and load.streams:
         seconds += cost.draft_s + cost.draft_s_per_position * load.k
         seconds += cost.draft_context_s_per_token * load.k * load.context_tokens
+        seconds += cost.verify_s_per_token * (load.verified_tokens - load.streams)
         if load.verified_tokens < load.streams * (load.k + 1):
             seconds += cost.confidence_sync_s
     return seconds * ratio
@@ -200,7 +201,40 @@ def step_law(
         truth.drafts, speculation, temperature=temperature, context_tokens=context_tokens
     )
     log_odds = _log_odds(truth.drafts, round(at_first, 9), speculation.k)
-    return _law(log_odds, truth.drafts.difficulty_sd, speculation.threshold)
+    return law_of(
+        log_odds, truth.drafts.difficulty_sd, speculation.threshold, confidence_shift=truth.drafts.confidence_log_odds
+    )
+
+
+@lru_cache(maxsize=4096)
+def law_of(
+    log_odds: tuple[float, ...], difficulty_sd: float, threshold: float, *, confidence_shift: float = 0.0
+) -> StepLaw:
+    """Return the law of drafts of these log-odds.
+
+    Args:
+        log_odds: of each position, given that all before it were accepted.
+        difficulty_sd: of a step's own shift of them all.
+        threshold: the longest prefix is verified whose survival, as the confidence head sees it, is this or more.
+        confidence_shift: by how much the head is too sure, in log-odds.
+    """
+    weights: dict[StepOutcome, float] = {}
+    for shift, weight in _difficulties(difficulty_sd):
+        survival = _survival(log_odds, shift)
+        seen = survival if confidence_shift == 0 else _survival(log_odds, shift + confidence_shift)
+        kept = sum(reached >= threshold for reached in seen)
+        bounds = [1.0, *survival[:kept], 0.0]
+        for accepted in range(kept + 1):
+            outcome = StepOutcome(kept, accepted)
+            weights[outcome] = weights.get(outcome, 0.0) + weight * (bounds[accepted] - bounds[accepted + 1])
+    total = sum(weights.values())
+    cumulated = tuple(accumulate(weight / total for weight in weights.values()))
+    return StepLaw(outcomes=tuple(weights), cumulated=cumulated)
+
+
+def _survival(log_odds: tuple[float, ...], shift: float) -> list[float]:
+    chances = [_logistic(each + shift) for each in log_odds]
+    return list(accumulate(chances, lambda left, right: left * right))
 
 
 def outcome_of(law: StepLaw, uniform: float) -> StepOutcome:
@@ -246,22 +280,6 @@ def _captured(k: int, limit_tokens: int) -> tuple[int, ...]:
         return ()
     rounded = {-(-size // (k + 1)) * (k + 1) for size in sizes}
     return tuple(sorted(size for size in rounded if size <= sizes[-1]))
-
-
-@lru_cache(maxsize=4096)
-def _law(log_odds: tuple[float, ...], difficulty_sd: float, threshold: float) -> StepLaw:
-    weights: dict[StepOutcome, float] = {}
-    for shift, weight in _difficulties(difficulty_sd):
-        chances = [_logistic(each + shift) for each in log_odds]
-        survival = list(accumulate(chances, lambda left, right: left * right))
-        kept = sum(reached >= threshold for reached in survival)
-        bounds = [1.0, *survival[:kept], 0.0]
-        for accepted in range(kept + 1):
-            outcome = StepOutcome(kept, accepted)
-            weights[outcome] = weights.get(outcome, 0.0) + weight * (bounds[accepted] - bounds[accepted + 1])
-    total = sum(weights.values())
-    cumulated = tuple(accumulate(weight / total for weight in weights.values()))
-    return StepLaw(outcomes=tuple(weights), cumulated=cumulated)
 
 
 def _difficulties(sd: float) -> list[tuple[float, float]]:

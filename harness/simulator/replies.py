@@ -37,6 +37,7 @@ class ReplyShape:
     ids: bool  # of the answer's tokens
     prompt_ids: bool
     speculation: bool  # the request's own drafts, at the end
+    token_events: bool = False  # an event for each token, and nothing said of their number
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +64,9 @@ class Reply:
         if batch.error:
             return error_event(ENGINE_DEAD, kind="InternalServerError", code=500) + DONE
         first = self.made == 0
-        data = (self.opening() if first else b"") + self._chunk(batch, first=first)
+        data = self.opening() if first else b""
+        parts = _one_by_one(batch) if self.shape.token_events else (batch,)
+        data += b"".join(self._chunk(part, first=first and not number) for number, part in enumerate(parts))
         if batch.finish_reason is None:
             return data
         return data + (self._closing() if self.shape.usage else b"") + DONE
@@ -130,7 +133,7 @@ class Reply:
             "total_tokens": prompt + self.made,
             "completion_tokens": self.made,
         }
-        if self.job.cached:
+        if self.job.cached or self.shape.token_events:
             usage["prompt_tokens_details"] = {"cached_tokens": self.job.cached}
         return usage | ({"completion_tokens_details": None} if details else {})
 
@@ -155,6 +158,13 @@ class Reply:
             "num_draft_tokens": drafted,
             "num_spec_tokens": k,
         }
+
+
+def _one_by_one(batch: Batch) -> tuple[Batch, ...]:
+    """A batch as one of each token, of which the last says how it ended."""
+    if batch.tokens < 2:
+        return (batch,)
+    return (*(Batch(batch.at_s, 1) for _ in range(batch.tokens - 1)), Batch(batch.at_s, 1, batch.finish_reason))
 
 
 def compact(tree: object) -> bytes:

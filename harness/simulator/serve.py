@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.errors import EngineError
 from harness.simulator.engine import EngineLoop
-from harness.simulator.front import Front, FrontSettings
+from harness.simulator.front import Dialect, Front, FrontSettings
 from harness.simulator.pump import Pump
 from harness.simulator.server import SimulatedServer
 from harness.simulator.transport import Simulation
@@ -29,6 +29,7 @@ class ServeOptions:
     port: int
     model: str
     api_keys: tuple[str, ...] = field(default=(), repr=False)
+    dialect: Dialect = "vllm"
 
 
 @asynccontextmanager
@@ -44,7 +45,10 @@ async def serving(
     engine.ready(loop.time())
     pump = Pump(engine)
     settings = FrontSettings(
-        model=options.model, api_keys=options.api_keys, started_at=datetime.now(tz=UTC).timestamp()
+        model=options.model,
+        api_keys=options.api_keys,
+        started_at=datetime.now(tz=UTC).timestamp(),
+        dialect=options.dialect,
     )
     simulation = Simulation(front=Front(engine, settings, now_s=loop.time), pump=pump)
     server = SimulatedServer(simulation, on_access=on_access)

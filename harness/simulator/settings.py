@@ -24,7 +24,7 @@ def scenario_for(spec: SimulatedSpec, scenario: Scenario) -> Scenario:
 def settings_for(spec: SimulatedSpec, scenario: Scenario) -> EngineSettings:
     """Return how the engine was started. Raises InputError: a value is outside the model's range."""
     inputs = _Inputs(spec.inputs)
-    scheduler = inputs.text("confidence_scheduler", "off")
+    scheduler = inputs.text("confidence_scheduler", scenario.truth.confidence_scheduler)
     if scheduler not in ("off", "threshold"):
         raise InputError(
             f"confidence_scheduler {scheduler} cannot be simulated", hint="The model knows off, threshold."
@@ -36,13 +36,13 @@ def settings_for(spec: SimulatedSpec, scenario: Scenario) -> EngineSettings:
         confidence_scheduler="threshold" if scheduler == "threshold" else "off",
     )
     require_speculation(speculation)
-    max_num_seqs = inputs.whole("max_num_seqs", _DEFAULT.max_num_seqs)
+    max_num_seqs = inputs.whole("max_num_seqs", scenario.truth.max_num_seqs or _DEFAULT.max_num_seqs)
     scheduling = Scheduling(
         max_num_seqs=max_num_seqs,
         max_batched_tokens=inputs.whole("max_num_batched_tokens", _DEFAULT.max_batched_tokens),
         long_prefill_tokens=inputs.whole("long_prefill_token_threshold", _DEFAULT.long_prefill_tokens),
         max_inflight_prefills=inputs.whole("max_inflight_prefills", _DEFAULT.max_inflight_prefills),
-        capture_limit_tokens=None if spec.truncated_graphs else _wide_enough(max_num_seqs, speculation.k),
+        capture_limit_tokens=_capture_limit(spec, scenario, max_num_seqs, speculation.k),
     )
     return EngineSettings(
         speculation=speculation,
@@ -50,6 +50,12 @@ def settings_for(spec: SimulatedSpec, scenario: Scenario) -> EngineSettings:
         max_model_tokens=inputs.whole("max_model_len", scenario.truth.max_model_tokens),
         prefix_caching=inputs.whole("prefix_caching", 1) != 0,
     )
+
+
+def _capture_limit(spec: SimulatedSpec, scenario: Scenario, max_num_seqs: int, k: int) -> int | None:
+    if not scenario.truth.captures_graphs:
+        return 0
+    return None if spec.truncated_graphs else _wide_enough(max_num_seqs, k)
 
 
 def _wide_enough(max_num_seqs: int, k: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,7 @@ class StepCost:
     context_s_per_token: float  # per token of context of a decoding stream
     draft_s: float  # once per step with a drafter
     draft_s_per_position: float
+    verify_s_per_token: float = 0.0  # per drafted token that is verified, where verifying is dear (replays included)
     draft_context_s_per_token: float = 0.0  # per position and token of context, where the drafter reads all of it
     first_token_s: float = 0.0  # tokenizing, sampling and sending, once a request
     eager_ratio: float = 1.0  # a step wider than every captured graph costs this much more
@@ -54,6 +55,7 @@ class DraftQuality:
     outside_log_odds_per_position: float = 0.0  # more, for each position past the block
     log_odds_per_context_doubling: float = 0.0  # above context_floor_tokens
     context_floor_tokens: int = 256
+    confidence_log_odds: float = 0.0  # by how much the confidence head is too sure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,9 @@ class Truth:
     kv_cache_tokens: int
     launch_s: float  # from start to ready
     sources: Mapping[str, str]  # constant or group -> where it comes from
+    captures_graphs: bool = True  # False: a step costs what its tokens cost, and no more
+    confidence_scheduler: Literal["off", "threshold"] = "off"  # where no knob says whether the threshold is used
+    max_num_seqs: int | None = None  # where the engine, and no knob, decides how many requests run at a time
 
 
 def truth_names() -> list[str]:
@@ -101,6 +106,9 @@ def read_truth(path: Path) -> Truth:
         kv_cache_tokens=written.kv_cache_tokens,
         launch_s=written.launch_s,
         sources=dict(written.sources),
+        captures_graphs=written.captures_graphs,
+        confidence_scheduler=written.confidence_scheduler,
+        max_num_seqs=written.max_num_seqs,
     )
 
 
@@ -135,6 +143,7 @@ class _CostFile(FileModel):
     context_s_per_token: _Seconds
     draft_s: _Seconds
     draft_s_per_position: _Seconds
+    verify_s_per_token: _Seconds = 0.0
     draft_context_s_per_token: _Seconds = 0.0
     first_token_s: _Seconds = 0.0
     eager_ratio: _Ratio = 1.0
@@ -153,6 +162,7 @@ class _DraftsFile(FileModel):
     outside_log_odds_per_position: Annotated[float, Field(le=0)] = 0.0
     log_odds_per_context_doubling: float = 0.0
     context_floor_tokens: _Tokens = 256
+    confidence_log_odds: float = 0.0
 
 
 class _TruthFile(FileModel):
@@ -165,3 +175,6 @@ class _TruthFile(FileModel):
     kv_cache_tokens: _Tokens
     launch_s: _Seconds
     sources: dict[str, str]
+    captures_graphs: bool = True
+    confidence_scheduler: Literal["off", "threshold"] = "off"
+    max_num_seqs: _Tokens | None = None

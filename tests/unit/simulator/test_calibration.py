@@ -168,7 +168,7 @@ def test_stage_c_steps_are_met_but_for_one_contaminated_cell() -> None:
 
 def test_every_row_names_its_source() -> None:
     tables = sorted(TABLES.glob("*.csv"))
-    assert len(tables) == 11
+    assert len(tables) == 12
     for table in tables:
         assert all(row["source"] for row in rows(table.name))
 
