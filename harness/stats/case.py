@@ -30,6 +30,10 @@ class Limits:
     coalesced_ratio: float = 0.05
     undrafted_ratio: float = 0.02  # steps without a draft, per draft
     least_drafts: int = 400  # per cell
+    late_s: float = 0.25  # behind the time at which a request was due
+    late_ratio: float = 0.1  # of the requests that may be later
+    reuse_low_ratio: float = 0.7  # of the reuse that a trace promises
+    reuse_off: float = 0.15  # of the prompt tokens: tools come first in a prompt, and are not counted in that promise
     busy_clock_ratio: float = 0.25  # that a busy node's clock may fall within a trial
     kv_tokens_ratio: float = 0.02  # between launches of one configuration
 

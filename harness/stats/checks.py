@@ -13,6 +13,7 @@ from harness.stats.case import Case, Limits
 from harness.stats.engine_checks import ENGINE_CHECKS
 from harness.stats.host_checks import HOST_CHECKS
 from harness.stats.kinds import doubt
+from harness.stats.replay_checks import REPLAY_CHECKS
 from harness.stats.summary import busy_s, decode_s, decode_tokens, output_tokens
 from harness.units import format_change, format_number, format_rate, format_ratio, format_seconds
 
@@ -41,7 +42,8 @@ def doubts(
         limits=limits,
         no_speculation_tokens_per_s=no_speculation_tokens_per_s,
     )
-    found = [one for check in (*ENGINE_CHECKS, *HOST_CHECKS, *_CLIENT_CHECKS) if (one := check(case)) is not None]
+    checks = (*ENGINE_CHECKS, *HOST_CHECKS, *REPLAY_CHECKS, *_CLIENT_CHECKS)
+    found = [one for check in checks if (one := check(case)) is not None]
     return tuple(sorted(found, key=lambda one: not one.void))
 
 

@@ -51,6 +51,10 @@ KINDS: dict[str, DoubtKind] = {
     "events_merged": _doubtful("events are not steps: gaps between them say nothing about a step"),
     "identity_violated": _doubtful("the client's clock and the engine's counters tell different stories"),
     "steps_without_draft": _doubtful("some steps drafted nothing, so a draft is not a step"),
+    "synthetic_text": _doubtful("a trace had no texts for some prompts, so that acceptance is not that of its traffic"),
+    "replay_incomplete": _doubtful("not every request of the trace was sent"),
+    "sent_late": _doubtful("the engine fell behind the times at which requests were due"),
+    "recorded_reuse_differs": _doubtful("a replayed trace found more or less in the cache than it has in common"),
     "too_few_drafts": _doubtful("too few drafts for a precise acceptance"),
     "kv_tokens_differ": _doubtful("launches of one configuration had unlike amounts of KV cache"),
 }

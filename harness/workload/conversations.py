@@ -68,14 +68,18 @@ def _chain(entry: Entry) -> list[int]:
 
 
 class SharedPrefixes:
-    """How much of each prompt was the beginning of an earlier one: what a prefix cache could reuse at best."""
+    """How much of each prompt was the beginning of an earlier one: what a prefix cache could reuse at best.
 
-    def __init__(self) -> None:
+    ``block`` is in characters: what is shared is counted in such pieces.
+    """
+
+    def __init__(self, block: int = _BLOCK) -> None:
+        self._block = block
         self._known: Recent[bool] = Recent()
 
     def share(self, entry: Entry, texts: Texts) -> float:
         """Return the share of a prompt that is known, 0 to 1, and remember all of it."""
-        blocks = list(entry.blocks) if entry.blocks else _blocks(texts)
+        blocks = list(entry.blocks) if entry.blocks else _blocks(texts, self._block)
         if not blocks:
             return 0.0
         state, known, shared = 0, 0, True
@@ -89,6 +93,6 @@ class SharedPrefixes:
         return known / len(blocks)
 
 
-def _blocks(texts: Texts) -> list[int]:
+def _blocks(texts: Texts, size: int) -> list[int]:
     text = "\x1f".join(texts.parts)
-    return [hash(text[at : at + _BLOCK]) for at in range(0, len(text) - len(text) % _BLOCK, _BLOCK)]
+    return [hash(text[at : at + size]) for at in range(0, len(text) - len(text) % size, size)]

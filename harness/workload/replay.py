@@ -22,6 +22,7 @@ from harness.workload.traces.entry import Entry
 from harness.workload.traces.read import AUTO
 
 MOST_CHARACTERS = 512 * 1024 * 1024  # of texts at a time in memory
+_BLOCK = 64  # characters: the 16 tokens that an engine caches at least
 FIELDS = ("model", "session", "status", "class")
 
 
@@ -225,7 +226,7 @@ def _with_reuse(conversations: Sequence[Conversation]) -> tuple[Conversation, ..
     known: dict[tuple[str, int], SharedPrefixes] = {}
     found = []
     for conversation in conversations:
-        prefixes = known.setdefault(conversation.kind, SharedPrefixes())
+        prefixes = known.setdefault(conversation.kind, SharedPrefixes(block=_BLOCK))
         turns = []
         former = 0
         for turn in conversation.turns:
