@@ -13,8 +13,9 @@ from harness.workload.fitting import Calibration, CountTokens, Fitted, Fitter, F
 from harness.workload.nonce import nonce_head, without_nonce
 from harness.workload.supply import Supply, passages_for
 
-TEXT_VERSION = 3  # of how texts are made: another one makes other texts
+TEXT_VERSION = 4  # of how texts are made: another one makes other texts
 _PREFIX_RATIO = 0.01  # how far a reused prefix may be from its size; the whole prompt is exact all the same
+_TURN_SHARES = 4  # of a turn: by one of them a prefix may be off, at most
 _CALIBRATING_HEADS = 5
 _BUILD = "build"  # the salt of the nonces that are there while texts are fitted
 
@@ -140,11 +141,14 @@ class _Writer:
         return known.fitted
 
     async def _fitted_prefix(self, index: int) -> Fitted:
-        target = self._order.context_tokens - turn_tokens(self._order.context_tokens)
+        turn = turn_tokens(self._order.context_tokens)
+        target = self._order.context_tokens - turn
+        # At depth one per cent is more than a turn, which would leave no room for it.
+        within = min(int(target * _PREFIX_RATIO), turn // _TURN_SHARES)
         frame = self._frame(nonce_head(_BUILD, index))
         supply = self._supply("prefix", index)
         start = self._calibration.empty
-        return await self._fitter.fit(frame, supply, target=target, start=start, within=int(target * _PREFIX_RATIO))
+        return await self._fitter.fit(frame, supply, target=target, start=start, within=within)
 
     async def _fit(self, frame: Frame, supply: Supply, start: Probe) -> Fitted:
         return await self._fitter.fit(frame, supply, target=self._order.context_tokens, start=start)

@@ -62,6 +62,20 @@ def test_a_prompt_takes_three_counts_or_fewer_on_average(name: str) -> None:
         assert tokenizer.calls <= 3 * 24, (tokens, tokenizer.calls)
 
 
+@pytest.mark.parametrize("name", ["repetitive", "prose"])
+def test_a_deep_prefix_leaves_room_for_its_turn(name: str) -> None:
+    # The first guess is off by less than one per cent, and by more than the turn.
+    tokenizer = FakeTokenizer(lambda text: round(len(text.split()) * 1.0085))
+    load = LoadPoint(
+        workload_class=name, context_tokens=131_072, concurrency=1, output=OutputLength(tokens=8), cache="warm"
+    )
+
+    workload = run(build_workload(TextSource(tokenizer), load, turns=2, seed=0, salt="s"))
+
+    assert [prompt.tokens for prompt in workload.streams[0].prompts] == pytest.approx([131_072] * 2, abs=4)
+    assert workload.fills[0].tokens == pytest.approx(131_072 - turn_tokens(131_072), abs=256)
+
+
 def test_the_number_of_counts_is_bounded_where_no_text_fits() -> None:
     tokenizer = FakeTokenizer(lambda text: 40 if len(text) < 1500 else 100_000)
 
