@@ -13,6 +13,7 @@ from harness.errors import HarnessError, Interrupted, LaunchError
 
 _COMMANDS = {
     "engine": "harness.cli.engine",
+    "import": "harness.cli.importing",
     "plan": "harness.cli.plan",
     "report": "harness.cli.report",
     "schema": "harness.cli.schema",
@@ -48,6 +49,7 @@ class LazyGroup(click.Group):
 
 _SUMMARIES = {
     "engine": "Start, stop and list engines that this tool started.",
+    "import": "Store results of ds4-bench or ds4 as a run that can be shown and reported.",
     "plan": "Show what a sweep would launch, refuse and cost, without launching.",
     "report": "Write the dated report of a stored run.",
     "schema": "Print the JSON Schema of sweep and recipe files.",

@@ -7,6 +7,7 @@ from typing import Literal
 
 from harness.records.cell import Cell
 from harness.records.counters import CounterDelta
+from harness.records.imported import ImportedFigures
 from harness.records.request import RequestRecord
 
 EventMeaning = Literal["steps", "tokens"]  # tokens: those of one step come as events of their own, close together
@@ -52,5 +53,6 @@ class TrialRecord:
     no_speculation: bool = False
     events: EventMeaning = "steps"  # what one streamed event is
     simulated: bool = False
+    imported: ImportedFigures | None = None  # of another program, which leaves no facts
     measuring_version: int = MEASURING_VERSION
     took_s: float | None = None  # from started_at on, warm-up included; None in older records

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from harness.records.cell import Cell, Configuration
+from harness.records.imported import IMPORTED_MARK
 from harness.records.journal import RunData
 from harness.records.launch import LaunchOutcome, LaunchRecord
 from harness.records.manifest import Manifest
@@ -76,6 +77,11 @@ class RunFacts:
     def controls(self) -> tuple[Standing, ...]:
         """Those that are measured to understand the others."""
         return tuple(one for one in self.standings if is_complete(one) and self.is_control(one))
+
+    @property
+    def imported(self) -> bool:
+        """Another program measured it."""
+        return self.manifest.mark == IMPORTED_MARK
 
     def is_control(self, one: Standing) -> bool:
         """Whether the recipe calls it a control. What gains are measured against always counts."""

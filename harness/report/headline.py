@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 
 from harness.records.cell import Cell
+from harness.records.imported import IMPORTED_MARK
 from harness.report.facts import FAILED
 from harness.report.labels import counted
 from harness.report.models import Headline, NextStep
@@ -111,7 +112,7 @@ def _basis(one: Standing) -> str:
 
 def _qualifications(reading: Reading, contest: Contest) -> tuple[str, ...]:
     return (
-        _map_words(reading, contest),
+        _imported_words(reading) or _map_words(reading, contest),
         _level_words(reading, contest),
         "" if reading.facts.plan.attached else _visible_words(reading),
         _winners_by_load(reading),
@@ -121,6 +122,12 @@ def _qualifications(reading: Reading, contest: Contest) -> tuple[str, ...]:
         _failed_launches(reading),
         _missing_words(reading),
     )
+
+
+def _imported_words(reading: Reading) -> str:
+    if not reading.facts.imported:
+        return ""
+    return f"{IMPORTED_MARK}: another program measured this, by its own clock and definitions; nothing was checked."
 
 
 def _map_words(reading: Reading, contest: Contest) -> str:
@@ -199,6 +206,8 @@ def _missing_words(reading: Reading) -> str:
 
 def _next_step(reading: Reading, contest: Contest) -> NextStep | None:
     manifest = reading.facts.manifest
+    if reading.facts.imported:
+        return None
     if reading.facts.missing_trials:
         return NextStep(
             because="The run is not complete.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from harness.records.imported import IMPORTED_MARK
 from harness.records.launch import LaunchRecord
 from harness.records.manifest import SIMULATED_MARK
 from harness.records.metrics import METRICS
@@ -30,7 +31,9 @@ _PRIVATE_OPTIONS = ("--root", "--site")
 def rig_line(reading: Reading) -> str:
     """Return processor, engine and model in one line, without the name of any host."""
     host = reading.facts.manifest.host
+    imported = reading.facts.imported
     parts = [", ".join(host.accelerators) or f"{host.processor}, {host.cores} cores", format_bytes(host.memory_bytes)]
+    parts = [f"{IMPORTED_MARK}: measured on {host.processor}"] if imported else parts
     engines = sorted({version for launch in reading.facts.launches if (version := _engine(launch))})
     models = sorted({_file_name(launch.live.model) for launch in reading.facts.launches if launch.live})
     parts += [f"engine {', '.join(engines)}"] if engines else []
@@ -56,8 +59,7 @@ def provenance(reading: Reading) -> tuple[Fact, ...]:
         Fact(name="drafts wanted in a cell", value=str(plan.drafts_per_cell)),
         Fact(name="harness", value=f"{manifest.harness_version}, measuring version {manifest.measuring_version}"),
         Fact(name="rig", value=manifest.host.rig_id, private=True, code=True),
-        Fact(name="processor", value=f"{manifest.host.processor}, {manifest.host.cores} cores"),
-        Fact(name="memory", value=format_bytes(manifest.host.memory_bytes)),
+        *_machine(reading),
         Fact(name="accelerators", value=", ".join(manifest.host.accelerators) or "none"),
         Fact(name="kernel", value=manifest.host.kernel, private=True),
         Fact(name="Python", value=manifest.host.python),
@@ -112,6 +114,16 @@ def _served(reading: Reading) -> list[Fact]:
         Fact(name="k was proved by", value=served.live.proof),
         Fact(name="engine command of the first launch", value=shlex.join(served.command), private=True, code=True),
         Fact(name="engine environment", value=environment, private=True, code=True),
+    ]
+
+
+def _machine(reading: Reading) -> list[Fact]:
+    host = reading.facts.manifest.host
+    if reading.facts.imported:
+        return [Fact(name="machine, as whoever imported it says", value=host.processor)]
+    return [
+        Fact(name="processor", value=f"{host.processor}, {host.cores} cores"),
+        Fact(name="memory", value=format_bytes(host.memory_bytes)),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.records.doubt import Doubt
+from harness.records.imported import ImportedFigures
 from harness.records.launch import LaunchRecord
 from harness.records.request import RequestRecord
 from harness.records.summary import TrialMetrics, TrialSummary
@@ -35,6 +36,8 @@ def doubts(
         limits: of this rig.
         no_speculation_tokens_per_s: decode rate of the same load without speculation, the physical reference.
     """
+    if trial.imported is not None:
+        return (_imported(trial.imported),)
     case = Case(
         trial=trial,
         metrics=metrics,
@@ -45,6 +48,11 @@ def doubts(
     checks = (*ENGINE_CHECKS, *HOST_CHECKS, *REPLAY_CHECKS, *_CLIENT_CHECKS)
     found = [one for check in checks if (one := check(case)) is not None]
     return tuple(sorted(found, key=lambda one: not one.void))
+
+
+def _imported(figures: ImportedFigures) -> Doubt:
+    evidence = f"{figures.program} measured it, by its own clock and definitions"
+    return doubt("imported", evidence, "Measure it again with a sweep of the recipe before you rely on it.")
 
 
 def cell_doubts(

@@ -31,6 +31,7 @@ KINDS: dict[str, DoubtKind] = {
     "speculation_bypassed": _void("drafts were asked for, and the engine made none in the whole launch"),
     "jit_in_window": _void("the engine compiled while it was measured"),
     "slow_launch": _void("this boot's canary was so slow that the launch was repeated"),
+    "imported": _doubtful("another program measured this, and nothing of it was checked"),
     "some_requests_failed": _doubtful("a few requests failed"),
     "no_finish_reason": _doubtful("a stream ended without saying why"),
     "cold_cache_hits": _doubtful("a cold cell found its prompts in the prefix cache"),

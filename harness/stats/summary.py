@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.records.counters import NO_SPECULATION
+from harness.records.imported import ImportedFigures
 from harness.records.metrics import BY_POSITION, METRICS
 from harness.records.request import RequestRecord
 from harness.records.summary import TrialMetrics
@@ -24,6 +25,8 @@ NO_EVENT_COUNTS = "the server does not tell how many tokens an event carries"
 
 def trial_metrics(trial: TrialRecord) -> TrialMetrics:
     """Return every figure of a trial; what cannot be known is None, with a reason, never 0."""
+    if trial.imported is not None:
+        return _imported_metrics(trial.imported)
     requests = tuple(request for request in trial.requests if request.finished and request.batches)
     if not requests:
         reason = trial.failure or "no request finished"
@@ -39,6 +42,16 @@ def trial_metrics(trial: TrialRecord) -> TrialMetrics:
         values={name: _known(figures[name]) for name in METRICS},
         by_position=None if isinstance(by_position, Missing) else by_position,
         null_reasons=reasons,
+    )
+
+
+def _imported_metrics(imported: ImportedFigures) -> TrialMetrics:
+    reason = f"not in the results of {imported.program}"
+    missing = [name for name in (*METRICS, BY_POSITION) if name not in imported.values]
+    return TrialMetrics(
+        values={name: imported.values.get(name) for name in METRICS},
+        by_position=None,
+        null_reasons=dict.fromkeys(missing, reason),
     )
 
 
