@@ -12,6 +12,7 @@ from harness.cli.streams import shown_if_possible
 from harness.errors import HarnessError, Interrupted, LaunchError
 
 _COMMANDS = {
+    "doctor": "harness.cli.doctor",
     "engine": "harness.cli.engine",
     "import": "harness.cli.importing",
     "plan": "harness.cli.plan",
@@ -48,6 +49,7 @@ class LazyGroup(click.Group):
 
 
 _SUMMARIES = {
+    "doctor": "Look whether a recipe would run here, and what would spoil its numbers.",
     "engine": "Start, stop and list engines that this tool started.",
     "import": "Store results of ds4-bench or ds4 as a run that can be shown and reported.",
     "plan": "Show what a sweep would launch, refuse and cost, without launching.",
