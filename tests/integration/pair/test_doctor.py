@@ -55,7 +55,7 @@ def test_a_healthy_pair_that_serves(bed: PairBed, checkout: Checkout) -> None:
         (lambda bed: bed.worker.set_memory_available(20 * 2**30), "memory", "worker", "warn"),
         (
             lambda bed: bed.head.write(
-                "/etc/systemd/system/dspark.service", "[Service]\nExecStart=/root/dspark/start.sh\n"
+                "/etc/systemd/system/dspark.service", "[Service]\nExecStart=start-deepseek-v4-flash-dspark.sh\n"
             ),
             "watchdog",
             "head",
