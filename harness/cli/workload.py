@@ -6,6 +6,7 @@ import click
 
 from harness.cli.workload_convert import convert_command
 from harness.cli.workload_inspect import inspect_command
+from harness.cli.workload_record import record_command
 
 
 @click.group("workload")
@@ -15,3 +16,4 @@ def command() -> None:
 
 command.add_command(inspect_command)
 command.add_command(convert_command)
+command.add_command(record_command)

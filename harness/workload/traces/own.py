@@ -53,6 +53,11 @@ def read(record: Record, line: int) -> Iterator[Entry | Skipped]:
     )
 
 
+def failed_line(*, at_s: float) -> bytes:
+    """Return the line of a request that failed: that there was one, and when."""
+    return json.dumps({_KEY: VERSION, "failed": True, "at_s": at_s}, separators=(",", ":")).encode()
+
+
 def written(entry: Entry, *, session: str | None = None) -> bytes:
     """Return an entry as a line of this format, without its end. What is not known is left out.
 
