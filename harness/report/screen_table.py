@@ -116,6 +116,13 @@ def _aligned(text: str, width: int, column: Column) -> str:
 
 
 def _cut(text: str, width: int) -> str:
+    """Names that differ at their end, as knob=value does, still differ when they are cut."""
     if cell_len(text) <= width:
         return text
-    return f"{chop_cells(text, width - 1)[0]}…" if width > 1 else text[:1]
+    if width < _LEAST_NAME_WIDTH // 2:
+        return f"{chop_cells(text, width - 1)[0]}…" if width > 1 else text[:1]
+    head = chop_cells(text, (width - 1) // 3)[0]
+    tail = text
+    while cell_len(tail) > width - 1 - cell_len(head):
+        tail = tail[1:]
+    return f"{head}…{tail}"

@@ -196,7 +196,20 @@ def test_a_long_name_is_cut_and_keeps_its_doubts(view: ReportView) -> None:
 
     cut = [line for line in file.getvalue().splitlines() if line.startswith("  xx")]
     assert max(map(cell_len, cut)) <= 80
-    assert any("… [2]" in line for line in cut)
+    assert any("…" in line and "x [2]" in line for line in cut)
+
+
+def test_names_that_differ_at_their_end_still_differ_when_they_are_cut(view: ReportView) -> None:
+    console, file = _console(80)
+    names = [f"{'threshold_' * 20}={number}" for number in range(len(view.cells.rows))]
+    rows = tuple(
+        replace(row, values=(name, *row.values[1:])) for name, row in zip(names, view.cells.rows, strict=True)
+    )
+
+    print_result(replace(view, cells=replace(view.cells, rows=rows)), console)
+
+    cut = [line.split("  ")[1] for line in file.getvalue().splitlines() if line.startswith("  thr")]
+    assert len(set(cut)) == len(names)
 
 
 def test_too_many_cells_for_a_screen_become_the_overview(view: ReportView) -> None:
