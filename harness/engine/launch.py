@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from harness.engine.diagnosis import ending
 from harness.engine.endpoint import Endpoint, ServedModel, api_key, endpoint_for
 from harness.engine.logfile import LogReader
 from harness.engine.orphans import LAUNCH_ID_VARIABLE, kill_launch, processes_of, stop_launch, with_members
+from harness.engine.over_ssh import wrapped
 from harness.engine.ports import HOST, choose_port
 from harness.engine.readiness import Boot, wait_until_ready
 from harness.engine.redact import redacted_argv, redacted_environment, secrets_in
@@ -147,7 +149,7 @@ async def _up(spec: LaunchSpec, setting: LaunchSetting, started: _Started) -> Ru
     offset = log.size()
     started_s = setting.clock.now_s()
     process = await setting.shell.spawn(
-        Command(argv=spec.argv, environment=environment, working_directory=spec.working_directory),
+        Command(argv=_argv(spec, port), environment=environment, working_directory=spec.working_directory),
         log_path=setting.log_path,
     )
     started.spawned(process)
@@ -175,6 +177,13 @@ async def _up(spec: LaunchSpec, setting: LaunchSetting, started: _Started) -> Ru
         environment=redacted_environment(spec.environment),
         process=process,
     )
+
+
+def _argv(spec: LaunchSpec, port: int | None) -> tuple[str, ...]:
+    """Of the process on this machine: the engine, or what holds it on another one."""
+    if spec.over_ssh is None or port is None:
+        return spec.argv
+    return wrapped(spec.argv, spec.environment, python=sys.executable, host=spec.over_ssh, port=port)
 
 
 async def _stop(started: _Started, spec: LaunchSpec, setting: LaunchSetting) -> None:

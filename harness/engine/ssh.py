@@ -71,6 +71,12 @@ class SshShell:
         line = _shell_line(f"exec {remote_line(command)}")
         return await LocalShell().spawn(Command(argv=self._argv(line)), log_path=log_path)
 
+    def argv_of(self, command: Command, *, forwarded_port: int) -> tuple[str, ...]:
+        """Return the command line that runs a command there in the foreground; the port leads to the same one there."""
+        forward = f"{forwarded_port}:127.0.0.1:{forwarded_port}"
+        line = _shell_line(f"exec {remote_line(command)}")
+        return ("ssh", *_OPTIONS, "-o", "ExitOnForwardFailure=yes", "-L", forward, self.target, line)
+
     def _argv(self, line: str) -> tuple[str, ...]:
         return ("ssh", *_OPTIONS, self.target, line)
 

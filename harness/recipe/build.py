@@ -57,6 +57,7 @@ def build_launch(loaded: LoadedRecipe, configuration: Configuration, places: Pla
         working_directory=Path(filling.text(launch.working_directory)) if launch.working_directory else None,
         base_url=filling.text(launch.base_url).rstrip("/") if launch.base_url else None,
         served_model=filling.optional(launch.served_model),
+        over_ssh=filling.optional(launch.over_ssh),
         api_key_variable=launch.api_key_variable,
         preparation=tuple(filling.preparation(step) for step in launch.preparation),
         boot=boot_patterns(recipe),

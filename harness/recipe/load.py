@@ -101,6 +101,7 @@ _TEMPLATED = (
     "working_directory",
     "speculative_config",
     "base_url",
+    "over_ssh",
     "served_model",
     "preparation",
 )

@@ -71,6 +71,11 @@ class Launch(FileModel):
     args: tuple[str, ...] = Field(default=(), description="Its arguments, before those that knobs add; templates.")
     environment: dict[str, str] = Field(default={}, description="Added to the environment; templates.")
     working_directory: str | None = Field(default=None, description="Where the program starts; template.")
+    over_ssh: str | None = Field(
+        default=None,
+        description="local_process: the host on which it runs, as ssh reaches it without a prompt; a template of one "
+        "knob, without whose value it is this machine.",
+    )
     speculative_config: SpeculativeConfig | None = Field(default=None, description="The flag for speculation.")
     port_flag: str | None = Field(default=None, description="Takes the free port; else use {port} in args.")
     host_flag: str | None = Field(default=None, description="Takes the address to listen on.")

@@ -98,6 +98,7 @@ class LaunchSpec:
     slowest_decode_tokens_per_s: float = 5.0  # of a stream to allow for, likewise
     canary_limit_ratio: float = 0.03
     warmup_limit_ratio: float = 0.10
+    over_ssh: str | None = None  # local_process: the host on which argv runs; None: this machine
     manners: Manners = field(default_factory=Manners)
     simulation: SimulatedSpec | None = None  # of style simulated
     pair: PairSpec | None = None  # of the two_node styles; environment then holds the configuration's own variables

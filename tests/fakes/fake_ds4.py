@@ -84,6 +84,9 @@ def parse(arguments: list[str]) -> Options:
     words = iter(arguments)
     for word in words:
         name = "support" if word == support else WITH_VALUE.get(word)
+        if word == "--help":
+            print(f"Usage: ds4-server [options] {support} FILE {' '.join((*WITH_VALUE, *SWITCHES))} --cuda --metal")
+            raise SystemExit(0)
         if name is not None:
             values[name] = next(words)
         elif word in SWITCHES:

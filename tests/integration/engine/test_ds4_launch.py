@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -20,6 +23,7 @@ from harness.recipe.load import load_recipe
 from harness.recipe.rules import canonicalise
 from harness.recipe.spec import LaunchSpec
 from harness.records.cell import Configuration, KnobValue
+from tests.fakes.ssh_program import ssh_program
 from tests.integration.engine.bench import Bench, carrying
 
 pytestmark = pytest.mark.anyio
@@ -106,3 +110,53 @@ async def test_a_port_that_is_taken_is_explained(bench: Bench) -> None:
         failed = await refused(bench, ds4(bench), port=taken.getsockname()[1])
 
     assert failed.hint is not None and "port" in failed.hint
+
+
+async def test_it_runs_on_another_host_through_ssh(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = ssh_program(bench.folder)
+    monkeypatch.setenv("PATH", f"{ssh}:{os.environ['PATH']}")
+
+    async with launched(ds4(bench, ssh_host="spark1", confidence_threshold=0.5), bench.setting()) as engine:
+        port = engine.base_url.rpartition(":")[2]
+        async with httpx.AsyncClient(base_url=engine.base_url) as client:
+            body = {"messages": [{"role": "user", "content": "count"}], "max_tokens": 8, "stream": True}
+            assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+
+    (call,) = (ssh / "calls").read_text().splitlines()
+    assert f"-L {port}:127.0.0.1:{port} spark1" in call and "BatchMode=yes" in call
+    stats = read_session_stats(LogReader(path=bench.log_path).since(0).lines, asked=True)
+    assert stats.counts["cycles"] > 0, "it was given the time for its last words"
+    assert await until_silent(int(port))
+
+
+async def test_a_host_that_ssh_does_not_reach(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{ssh_program(bench.folder)}:{os.environ['PATH']}")
+
+    failed = await refused(bench, ds4(bench, ssh_host="unreachable"))
+    assert any("No route to host" in line for line in failed.log_tail)
+
+
+async def test_what_it_says_on_the_other_host_is_explained(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{ssh_program(bench.folder)}:{os.environ['PATH']}")
+
+    failed = await refused(bench, ds4(bench, model="", ssh_host="spark1"))
+    assert "cannot open model" in failed.what
+
+
+async def test_the_engine_ends_with_the_connection(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{ssh_program(bench.folder)}:{os.environ['PATH']}")
+
+    async with launched(ds4(bench, ssh_host="spark1"), bench.setting()) as engine:
+        assert engine.process is not None
+        os.kill(engine.process.pid, signal.SIGKILL)
+        assert await until_silent(int(engine.base_url.rpartition(":")[2]))
+
+
+async def until_silent(port: int) -> bool:
+    """Whether nobody listens any more, after a while."""
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return True
+        await asyncio.sleep(0.05)
+    return False
