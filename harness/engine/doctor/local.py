@@ -8,7 +8,10 @@ from pathlib import Path
 
 import psutil
 
+from harness.engine.doctor.ds4 import ds4_findings
 from harness.engine.endpoint import endpoint_for
+from harness.engine.shell import LocalShell
+from harness.engine.ssh import SshShell
 from harness.errors import HarnessError, InputError
 from harness.recipe.build import Places, build_launch
 from harness.recipe.load import LoadedRecipe
@@ -30,7 +33,12 @@ async def local_findings(loaded: LoadedRecipe, knobs: dict[str, KnobValue], plac
         return [fail("recipe", error.what, remedy=error.hint or "Name it with --set.")]
     if spec.style == "attach":
         return [await _endpoint(spec)]
-    return [*_program(spec), *_preparation(spec), _disk(places), _memory(), _load()]
+    found = [*_program(spec), *_preparation(spec), _disk(places), _memory(), _load()]
+    if spec.manners.metrics != "ds4":
+        return found
+    if spec.over_ssh is not None:  # what is on this machine does not matter then
+        return await ds4_findings(spec, SshShell(target=spec.over_ssh))
+    return [*found, *await ds4_findings(spec, LocalShell())]
 
 
 async def _endpoint(spec: LaunchSpec) -> Finding:

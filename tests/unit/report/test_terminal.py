@@ -202,9 +202,7 @@ def test_a_long_name_is_cut_and_keeps_its_doubts(view: ReportView) -> None:
 def test_names_that_differ_at_their_end_still_differ_when_they_are_cut(view: ReportView) -> None:
     console, file = _console(80)
     names = [f"{'threshold_' * 20}={number}" for number in range(len(view.cells.rows))]
-    rows = tuple(
-        replace(row, values=(name, *row.values[1:])) for name, row in zip(names, view.cells.rows, strict=True)
-    )
+    rows = tuple(replace(row, values=(name, *row.values[1:])) for name, row in zip(names, view.cells.rows, strict=True))
 
     print_result(replace(view, cells=replace(view.cells, rows=rows)), console)
 
