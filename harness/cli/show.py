@@ -17,6 +17,7 @@ from harness.records.journal import RunData
 from harness.records.launch import LaunchRecord
 from harness.report.terminal import print_result, stderr_console
 from harness.stats.cells import cell_document
+from harness.stats.objective import workload_document
 from harness.stats.session_figures import session_figures
 from harness.store.layout import resolve_run
 from harness.store.reader import read_run
@@ -41,7 +42,7 @@ def command(run: str, root: Path | None, as_json: bool, following: bool) -> None
 
 
 def _document(run: RunData) -> dict[str, object]:
-    manifest = run.manifest
+    manifest, cells = run.manifest, summaries_of(run)
     return {
         "run_id": manifest.run_id,
         "sweep": manifest.sweep,
@@ -63,7 +64,8 @@ def _document(run: RunData) -> dict[str, object]:
             }
             for launch in run.launches
         ],
-        "cells": [cell_document(summary) for summary in summaries_of(run)],
+        "cells": [cell_document(summary) for summary in cells],
+        "mix": workload_document(cells, run.plan.weights if run.plan is not None else {}),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.records.cell import Configuration, LoadPoint, Refusal
 
@@ -71,6 +71,7 @@ class Plan:
     canary_limit_ratio: float = 0.03  # the recipe's: a boot that is slower by more is measured again
     incumbent_id: str | None = None  # configuration id that gains are measured against
     control_ids: tuple[str, ...] = ()  # configuration ids of controls: measured, and never recommended
+    weights: dict[str, float] = field(default_factory=dict)  # by load id, 1 in all; empty: every cell counts the same
     attached: bool = False  # a server that runs already: one launch, whatever is repeated
     simulated: bool = False
     mark: str | None = None  # SIMULATED_MARK, for whoever reads the document

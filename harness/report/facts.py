@@ -96,7 +96,7 @@ def run_facts(run: RunData, cells: tuple[CellSummary, ...]) -> RunFacts:
         cells: what stats.cells makes of its trials.
     """
     plan = run.plan or _nothing_planned(run.manifest)
-    overview = best_by_workload(cells, incumbent_id=_incumbent_id(plan, cells))
+    overview = best_by_workload(cells, incumbent_id=_incumbent_id(plan, cells), weights=plan.weights or None)
     return RunFacts(
         manifest=run.manifest,
         plan=plan,
@@ -121,14 +121,6 @@ def _incumbent_id(plan: Plan, cells: tuple[CellSummary, ...]) -> str | None:
 def is_complete(standing: Standing) -> bool:
     """Whether it can be ranked: it has every cell that the reference has."""
     return standing.ratio is not None and not standing.cells_missing
-
-
-def cell_seconds(summary: CellSummary) -> float | None:
-    """Return what one request of a cell takes: time to first token, then decode at the measured rate."""
-    ttft_s, rate, tokens = (summary.values.get(name) for name in ("ttft_s", "decode_tokens_per_s", "output_tokens"))
-    if ttft_s is None or not rate or tokens is None:
-        return None
-    return ttft_s + max(0.0, tokens - 1) / rate
 
 
 def trial_values(summary: CellSummary, metric: str) -> tuple[float, ...]:

@@ -6,10 +6,11 @@ from itertools import groupby
 
 from harness.records.launch import CanaryReading, LaunchRecord
 from harness.records.summary import CellSummary
-from harness.report.facts import cell_seconds, is_complete
+from harness.report.facts import is_complete
 from harness.report.labels import counted, load_order, words
 from harness.report.models import Column, Row, TableView
 from harness.report.reading import Reading
+from harness.stats.objective import workload_seconds
 from harness.stats.overview import Standing
 from harness.units import (
     MISSING,
@@ -24,6 +25,7 @@ SPEED = "decode_tokens_per_s"
 OVERVIEW_LOADS = 6  # columns that a forum table can hold
 
 _LONGEST_REFERENCE = 20
+_NAMED_WEIGHTS = 12
 
 
 def step_seconds(facts: CellSummary) -> tuple[str, float | None]:
@@ -67,6 +69,7 @@ def cells_table(reading: Reading) -> TableView:
 
 def configurations_table(reading: Reading) -> TableView:
     """Return a row for each configuration, the best over the whole workload first."""
+    mix = reading.facts.plan.weights
     return TableView(
         simulated=reading.facts.manifest.simulated,
         caption="Every configuration over the whole workload",
@@ -77,16 +80,26 @@ def configurations_table(reading: Reading) -> TableView:
             Column(label="tokens/s", detail=True),
             Column(label="tokens/step"),
             Column(label="step"),
-            Column(label="one request in each cell", detail=True),
+            Column(label="a request of the mix" if mix else "one request in each cell", detail=not mix),
             Column(label="cells"),
             Column(label="launches"),
         ),
         rows=tuple(_configuration_row(reading, one) for one in reading.facts.standings),
         notes=(
             "Speed is the decode rate of one stream: the geometric mean of its ratio to the reference over the cells, "
-            "each counted once. Ranges run over the cells.",
+            f"each counted {'by its weight in the mix' if mix else 'once'}. Ranges run over the cells.",
+            *([mix_words(reading)] if mix else []),
         ),
     )
+
+
+def mix_words(reading: Reading) -> str:
+    """Say what part of the workload each cell stands for, the largest first."""
+    weights = reading.facts.plan.weights
+    loads = {facts.cell.load.load_id: facts.cell.load for facts in reading.cells()}
+    ordered = sorted(loads, key=lambda load_id: -weights.get(load_id, 0.0))
+    named = [f"{reading.labels.load(loads[load_id])} {format_ratio(weights.get(load_id, 0.0))}" for load_id in ordered]
+    return f"The mix: {', '.join(named[:_NAMED_WEIGHTS])}{', …' if len(named) > _NAMED_WEIGHTS else ''}."
 
 
 def launches_table(reading: Reading) -> TableView:
@@ -201,7 +214,7 @@ def _configuration_row(reading: Reading, one: Standing) -> Row:
             _range_over(cells, SPEED),
             _range_over(cells, "acceptance_length"),
             _step_range(cells),
-            format_seconds(_workload_seconds(cells) if is_complete(one) else None),
+            format_seconds(_workload_seconds(reading, cells) if is_complete(one) else None),
             _cells_words(one),
             str(one.launches),
         ),
@@ -258,10 +271,11 @@ def _range_over(cells: tuple[CellSummary, ...], metric: str) -> str:
     return format_range((min(known), max(known))) if known else MISSING
 
 
-def _workload_seconds(cells: tuple[CellSummary, ...]) -> float | None:
-    seconds = [cell_seconds(facts) for facts in cells]
-    known = [value for value in seconds if value is not None]
-    return sum(known) if known and len(known) == len(seconds) else None
+def _workload_seconds(reading: Reading, cells: tuple[CellSummary, ...]) -> float | None:
+    """Of a request of the mix on average; without a mix the sum over cells, since no cell stands for more than one."""
+    found = workload_seconds(cells, reading.facts.plan.weights)
+    seconds = found[0].seconds if found else None
+    return seconds if seconds is None or reading.facts.plan.weights else seconds * len(cells)
 
 
 def _gain(one: Standing) -> str:

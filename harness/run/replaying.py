@@ -30,7 +30,7 @@ class ReplayedLoads:
     conversations: Mapping[str, tuple[Conversation, ...]]  # by load id
     arrivals: ArrivalPlan
     fill: str | None
-    weights: Mapping[str, float]  # by load id: the share of the whole trace, 1 in all; empty where nobody asked
+    weights: Mapping[str, float]  # by load id: the share of the whole trace, of requests or as `mix` says
     notes: tuple[str, ...]
 
 

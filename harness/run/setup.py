@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +16,12 @@ from harness.recipe.matcher import all_match
 from harness.recipe.rules import check
 from harness.recipe.simulated import build_simulated, require_simulation, unsimulated, unsimulated_hint
 from harness.recipe.spec import LaunchSpec
-from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration
+from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration, LoadPoint
 from harness.records.manifest import SIMULATED_MARK, HostFacts, Manifest
 from harness.records.plan import Plan
 from harness.records.trial import MEASURING_VERSION
 from harness.run.cost import EngineCost, ModelledCost, PredictRound
+from harness.run.mix import cell_weights
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
 from harness.run.replaying import ReplayedLoads, read_replay, replayed_loads
 from harness.simulator.scenario import Scenario, load_scenario
@@ -104,6 +105,7 @@ def plan_sweep(
                 seed=earlier.seed if earlier else wishes.seed,
                 simulated=wishes.scenario is not None,
                 mark=_mark(wishes.scenario),
+                weights=_weights(sweep, expansion, loads.values(), replayed),
             ),
             groups=groups,
             rounds=wishes.launches or file.repeat.launches,
@@ -209,6 +211,13 @@ def _control_ids(recipe: LoadedRecipe, expansion: Expansion) -> tuple[str, ...]:
         for effective in (check(recipe.recipe, group.configuration).effective,)
         if any(all_match(condition, effective) for condition in recipe.recipe.launch.control_when)
     )
+
+
+def _weights(
+    sweep: Sweep, expansion: Expansion, loads: Collection[LoadPoint], replayed: ReplayedLoads | None
+) -> dict[str, float]:
+    by_trace = replayed.weights if replayed is not None and "by" in (sweep.file.mix or {}) else None
+    return cell_weights(loads, expansion.weights, by_trace=by_trace, where=sweep.source.where(("mix",)))
 
 
 def _cost(recipe: LoadedRecipe) -> EngineCost:

@@ -17,6 +17,7 @@ from harness.sweep.schema import SweepFile
 from harness.yaml_source import KeyPath, Source, plain_scalar, raise_all
 
 Choice = Mapping[str, LoadValue]  # values of the knobs that vary together
+Weights = Mapping[str, Mapping[LoadValue, float]]  # of the values of load knobs; what is not named counts 1
 _RANGE_KEYS = frozenset(("from", "to", "step", "factor"))
 
 
@@ -105,15 +106,21 @@ class Reader:
                 self.problems.append(self._source.error(knob_path, f"{knob_path[-1]}: an empty list matches nothing"))
         return Named(name=name, values={knob: each for knob, each in values.items() if each}, path=path)
 
-    def weights(self) -> None:
-        """Check the knobs and values of `mix`; their weights are used by other commands."""
+    def weights(self) -> Weights:
+        """What `mix` says: for each knob of the load, the weight of each value."""
+        found: dict[str, dict[LoadValue, float]] = {}
         for written, weights in (self._sweep.file.mix or {}).items():
             if written == "by":
                 continue
             with self._collected(("mix", written), value=False):
                 name = self._neutral(written)
-                for value in weights:
-                    self._value(name, plain_scalar(value), ("mix", written, value), value=False)
+                if self.is_launch(name):
+                    raise InputError(f"{name} is a launch knob: it makes arms, which no mix weighs")
+                for raw, weight in weights.items():
+                    value = self._value(name, plain_scalar(raw), ("mix", written, raw), value=False)
+                    if value is not None:
+                        found.setdefault(name, {})[value] = float(weight)
+        return found
 
     def is_launch(self, name: str) -> bool:
         """Whether a change of this knob needs a restart; a free variable does."""

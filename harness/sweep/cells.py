@@ -11,7 +11,7 @@ from harness.recipe.rules import Verdict, check, same_server_key
 from harness.recipe.schema import Recipe
 from harness.records.cell import CellGroup, Configuration, KnobValue, LoadPoint, Refusal
 from harness.records.plan import CollapsedConfigurations
-from harness.sweep.axes import Named, Reader, raise_problems
+from harness.sweep.axes import Named, Reader, Weights, raise_problems
 from harness.sweep.exclusion import CellRules, Exclusion
 from harness.sweep.load import Sweep
 from harness.sweep.load_knobs import FROM_TRACE, LoadValue, load_knobs_of, read_load_value
@@ -31,6 +31,7 @@ class Expansion:
     excluded_cells: int
     notes: tuple[str, ...]
     incumbent: Configuration | None  # None: the sweep names none, and has no `today`
+    weights: Weights = field(default_factory=dict)  # of `mix`, by knob and value
 
     @property
     def cells(self) -> int:
@@ -50,7 +51,7 @@ def expand(sweep: Sweep, recipe: Recipe) -> Expansion:
     configurations = reader.configurations()
     lines = reader.excluded()
     arms = _arms(sweep, reader)
-    reader.weights()
+    weights = reader.weights()
     raise_problems(reader)
     grid = Grid(axes, reader, _defaults(recipe) | (FROM_TRACE if sweep.replays_trace else {}))
     grid.require_size(len(configurations), where=sweep.source.where(("knobs",)))
@@ -60,6 +61,7 @@ def expand(sweep: Sweep, recipe: Recipe) -> Expansion:
     return work.expansion(
         incumbent=work.incumbent(arms.get("incumbent"), grid),
         notes=(*reader.warnings, *_notes(grid, configurations)),
+        weights=weights,
     )
 
 
@@ -108,7 +110,7 @@ class _Work:
             what = f"all {len(only.same_as) + 1} configurations would be the same server"
             raise InputError(what, where=where, hint=_because(only) + ".")
 
-    def expansion(self, *, incumbent: Configuration | None, notes: Sequence[str]) -> Expansion:
+    def expansion(self, *, incumbent: Configuration | None, notes: Sequence[str], weights: Weights) -> Expansion:
         """What was collected."""
         unused = [f"exclude matches nothing: {self._at(line)}" for line in self._exclusion.unused()]
         servers = list(self._servers.values())
@@ -124,6 +126,7 @@ class _Work:
             excluded_cells=self._excluded_cells,
             notes=(*notes, *(f"{_listed(labels)}: {said}" for said, labels in self._warnings.items()), *unused),
             incumbent=incumbent,
+            weights=weights,
         )
 
     def incumbent(self, arm: Named | None, grid: Grid) -> Configuration | None:

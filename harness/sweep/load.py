@@ -19,7 +19,6 @@ from harness.yaml_source import KeyPath, Source, raise_all, read_source
 SECONDS = "seconds"
 STATISTICS = ("mean", "median", "min", "max", "p50", "p90", "p95", "p99")
 _USED_BY = {
-    "mix": "ab, tune and nightly",
     "compare": "ab",
     "objective": "ab, tune and nightly",
     "limits": "ab, tune and nightly",

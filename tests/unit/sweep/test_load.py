@@ -156,7 +156,7 @@ def test_what_is_used_by_later_commands() -> None:
         "mix: {class: {code: 1}}\ntune: {}\nnightly: {}\ncompare: {base: today, candidate: {num_speculative_tokens: 2}}\n"
     )
     assert {later.key: later.used_by for later in loaded.later_keys} == snapshot(
-        {"mix": "ab, tune and nightly", "compare": "ab", "tune": "tune", "nightly": "nightly"}
+        {"compare": "ab", "tune": "tune", "nightly": "nightly"}
     )
 
 
