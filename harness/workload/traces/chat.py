@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -45,7 +44,7 @@ PARAMETERS = (
     "mm_processor_kwargs",
 )
 _CUT_LENGTHS = frozenset((1000, 2048))  # at which gateways cut what they store
-_CUT_MARK = re.compile(r"\((?:litellm_)?truncated \d+ chars")
+_CUT_MARK = "litellm_truncated"  # in the place of what was left out, whatever else stands around it
 _REDACTED_MARKS = frozenset(("redacted-by-litellm", "redacted_by_litellm", "redacted_by_litelm"))
 
 
@@ -113,24 +112,44 @@ def tools_bytes(body: Mapping[str, Any]) -> int:
     return len(json.dumps(tools, ensure_ascii=False)) if isinstance(tools, list) and tools else 0
 
 
-def state_of(texts: Texts, *, may_be_cut: bool) -> TextState:
-    """Return whether a prompt's text is all there.
-
-    Args:
-        texts: of the prompt.
-        may_be_cut: the log that it comes from cuts long strings: a longest one of exactly such a length was cut.
-    """
+def state_of(texts: Texts) -> TextState:
+    """Return whether a prompt's text is there. Whether all of it is, ``is_cut`` says."""
     parts = texts.parts
     if any(len(part) < 32 and part.strip().lower() in _REDACTED_MARKS for part in parts):
         return "redacted"
-    if may_be_cut:
-        if max(map(len, parts), default=0) in _CUT_LENGTHS:
-            return "cut"
-        if any("truncated " in part and _CUT_MARK.search(part) for part in parts):
-            return "cut"
     if not texts.images and not any(part and not part.isspace() for part in parts):
         return "none"
     return "whole"
+
+
+def is_cut(body: Any) -> bool:
+    """Whether a log that cuts long strings has cut one of a body: a text, a tool, a picture.
+
+    It leaves a mark, or by its age nothing: then the longest string has exactly the length that is allowed.
+    """
+    longest = 0
+    for text in _strings(body):
+        longest = max(longest, len(text))
+        if _CUT_MARK in text:
+            return True
+    return longest in _CUT_LENGTHS
+
+
+def is_ascii(value: Any) -> bool:
+    """Whether every string in a body is ASCII, which Python knows without looking."""
+    return all(text.isascii() for text in _strings(value))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, list):
+            left.extend(one)
+        elif isinstance(one, dict):
+            left.extend(one.values())
 
 
 def require_one_answer(body: Mapping[str, Any]) -> None:

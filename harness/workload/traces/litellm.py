@@ -13,6 +13,7 @@ from harness.workload.traces import fields
 from harness.workload.traces.chat import (
     PARAMETERS,
     answer_bytes,
+    is_cut,
     messages_of,
     require_one_answer,
     state_of,
@@ -90,7 +91,9 @@ def gateway_entry(prompt: Any, parameters: Record, *, line: int, **known: Any) -
     if prompt:
         if not isinstance(prompt, str):
             messages_of(body)
-        state = state_of(texts_of(body), may_be_cut=True)
+        state = state_of(texts_of(body))
+        if state == "whole" and is_cut(body):
+            state = "cut"
     if state == "whole":
         return Entry(line=line, text="whole", body=_as_chat(body), **known)
     if not known.get("prompt_tokens"):

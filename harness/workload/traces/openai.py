@@ -62,6 +62,6 @@ def entry_of_body(body: Record, line: int, **known: Any) -> Entry:
         body = body | {"messages": messages}
     elif not isinstance(body.get("prompt"), str):
         raise NotReplayableError(Reason.MALFORMED if body.get("prompt") else Reason.EMPTY)
-    if state_of(texts_of(body), may_be_cut=False) != "whole":
+    if state_of(texts_of(body)) != "whole":
         raise NotReplayableError(Reason.EMPTY)
     return Entry(line=line, text="whole", body=body, answer_bytes=answer, model=fields.string(body, "model"), **known)

@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from harness.workload.traces import fields
+from harness.workload.traces.chat import is_ascii
 from harness.workload.traces.entry import Entry, NotReplayableError, Reason, Record, Skipped
 from harness.workload.traces.openai import entry_of_body
 
 VERSION = 1
 _KEY = "harness_trace"
+_PLAIN = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_ASCII = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode  # a third faster, and the same for ASCII
 
 
 def fits(record: Record) -> bool:
@@ -79,8 +82,9 @@ def written(entry: Entry, *, session: str | None = None) -> bytes:
         "answer_bytes": entry.answer_bytes or None,
     }
     known = {key: value for key, value in record.items() if value is not None}
-    line = json.dumps(known, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if is_ascii(known):
+        return _ASCII(known).encode("ascii")
     try:
-        return line.encode("utf-8")
+        return _PLAIN(known).encode("utf-8")
     except UnicodeEncodeError:  # half a surrogate pair, which only an escape can hold
-        return json.dumps(known, separators=(",", ":"), allow_nan=False).encode()
+        return _ASCII(known).encode("ascii")

@@ -131,6 +131,32 @@ def test_litellm_says_what_it_lacks() -> None:
     assert skipped == {2: Reason.FAILED, 6: Reason.NO_REQUEST, 7: Reason.EMPTY}
 
 
+@pytest.mark.parametrize(
+    ("content", "state"),
+    [
+        ("begin... (litellm_truncated 5000 chars)", "cut"),
+        ("begin... (litellm_truncated skipped 5000 chars. Truncation is a safeguard) ...end", "cut"),
+        ("x" * 1000, "cut"),
+        ("x" * 1001, "whole"),
+        ("the tool said: ... (truncated 300 chars)", "whole"),
+        (
+            [{"type": "text", "text": "See."}, {"type": "image_url", "image_url": {"url": "data:litellm_truncated"}}],
+            "cut",
+        ),
+        ("redacted-by-litellm", "redacted"),
+        ("", "none"),
+    ],
+)
+def test_what_a_gateway_did_to_a_text(content: object, state: str, tmp_path: Path) -> None:
+    row = {"request_id": "r", "spend": 0, "startTime": 1.0, "prompt_tokens": 70, "completion_tokens": 5}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row | {"messages": [{"role": "user", "content": content}]}))
+
+    found = list(read_trace(path))
+
+    assert [each.text for each in found if isinstance(each, Entry)] == [state]
+
+
 @pytest.mark.parametrize("name", ["litellm_spend.csv", "litellm_spend.jsonl"])
 def test_spend_logs_mostly_hold_lengths(name: str) -> None:
     entries, skipped = read(name)
