@@ -28,6 +28,7 @@ _ALL_FIELDS = (
     "stream_options",
 )
 _NO_SUCH_ROUTE = (404, 405, 501)
+_COUNT_TIMEOUT = httpx.Timeout(10.0, read=1800.0)  # a deep prompt that is counted by its prefill
 _PROBE_TIMEOUT = httpx.Timeout(10.0, read=120.0)  # the first request of a server may compile
 
 
@@ -95,8 +96,7 @@ async def count_tokens(http: httpx.AsyncClient, endpoint: Endpoint, text: str, *
     """Return the tokens of ``text`` as a prompt of this endpoint, chat template included. Raises EndpointError.
 
     ``thinking`` is that of the load: some templates open the answer differently for it. Where there is no /tokenize,
-    an answer of one token is asked for, whose usage has the count: that costs a prefill, of which the server can reuse
-    what it had before.
+    an answer of one token is asked for, whose usage has the count: that costs a prefill.
     """
     body: dict[str, Any] = {"model": endpoint.model}
     if endpoint.chat:
@@ -126,7 +126,7 @@ async def _asked(
 ) -> tuple[int, dict[str, Any]]:
     """Status and JSON of a reply; {} where it is no success, or no object."""
     try:
-        response = await http.post(url, json=body, headers=endpoint.headers, timeout=_PROBE_TIMEOUT)
+        response = await http.post(url, json=body, headers=endpoint.headers, timeout=_COUNT_TIMEOUT)
         tree = response.json() if response.is_success else {}
     except httpx.TransportError as failure:
         raise _unreachable(url, failure) from failure

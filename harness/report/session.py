@@ -64,7 +64,7 @@ def control_words(reading: Reading) -> str:
 def _account(name: str, values: Mapping[str, float | None]) -> str:
     saved, cycles, ratio = (values.get(key) for key in ("net_saved_s", "draft_cycles", "gated_acceptance_ratio"))
     cost = "saved" if saved is not None and saved >= 0 else "cost"
-    of_cycles = "" if cycles is None else f" over {format_number(cycles)} cycles"
+    of_cycles = "" if cycles is None else f" over {_count(cycles)} cycles"
     accepted = "" if ratio is None else f", with {format_ratio(ratio)} accepted behind the confidence gate"
     return (
         f"By the engine's own account the drafts of {name} {cost} {format_seconds(abs(saved or 0.0))}"
