@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,7 +38,7 @@ def inspect_command(trace: Path, format_name: str, recipe: str | None, as_json: 
     No text of the trace is shown. Lengths are as recorded, else estimated.
     """
     speed = _speed(recipe) if recipe else None
-    found = inspect_trace(trace, format_name=format_name)
+    found = inspect_trace(trace, format_name=format_name, on_entry=_progress())
     sections = workload_sections(found, speed)
     if page is not None:
         write_whole(page, render_workload(f"Workload {found.file}", sections).encode())
@@ -45,6 +47,18 @@ def inspect_command(trace: Path, format_name: str, recipe: str | None, as_json: 
         return
     with shown_if_possible():
         click.echo(terminal_text(sections), err=True)
+
+
+def _progress() -> Callable[[int], None] | None:
+    """Count on a terminal; a log needs no line for each thousand entries."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(entries: int) -> None:
+        with shown_if_possible():
+            click.echo(f"\r{entries} entries\r", nl=False, err=True)
+
+    return show
 
 
 def _speed(name: str) -> Speed:

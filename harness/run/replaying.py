@@ -67,14 +67,13 @@ def replayed_loads(sweep: Sweep, groups: Sequence[CellGroup], replay: Replay) ->
 
 
 def _wishes(sweep: Sweep, trace: Trace) -> ReplayWishes:
-    where = sweep.source.where(("workload",))
     sample = trace.sample
     count = None if sample is None else sample.sessions or sample.requests or _ALL_CONVERSATIONS
     return ReplayWishes(
         path=_place(trace.trace, Path(sweep.source.name)),
         format_name=trace.format,
         where={name: _patterns(value) for name, value in trace.where.items()},
-        sample=Sample(conversations=count, seed=sample.seed, by=require_strata(sample.by, where=where))
+        sample=Sample(conversations=count, seed=sample.seed, by=require_strata(sample.by))
         if sample is not None and count is not None
         else None,
         split=trace.sessions == "split",

@@ -21,7 +21,7 @@ from harness.workload.traces.chat import texts_of
 from harness.workload.traces.entry import Entry
 from harness.workload.traces.read import AUTO
 
-MOST_CHARACTERS = 512 * 1024 * 1024  # of texts at a time in memory
+MOST_CHARACTERS = 256 * 1024 * 1024  # of texts at a time in memory
 _BLOCK = 64  # characters: the 16 tokens that an engine caches at least
 FIELDS = ("model", "session", "status", "class")
 

@@ -109,13 +109,11 @@ def shares(sizes: Sequence[int], count: int) -> list[int]:
     return taken
 
 
-def require_strata(names: Sequence[str], *, where: str | None = None) -> tuple[str, ...]:
-    """Return what a sample is spread over. Raises InputError, at ``where``, for what a trace is not divided by."""
+def require_strata(names: Sequence[str]) -> tuple[str, ...]:
+    """Return what a sample is spread over. Raises InputError for what a trace is not divided by."""
     unknown = [name for name in names if name not in STRATA]
     if unknown:
-        raise InputError(
-            f'a sample cannot be spread over "{unknown[0]}"', where=where, hint=f"By: {', '.join(STRATA)}."
-        )
+        raise InputError(f'a sample cannot be spread over "{unknown[0]}"', hint=f"By: {', '.join(STRATA)}.")
     return tuple(names) or STRATA
 
 
