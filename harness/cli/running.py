@@ -27,6 +27,7 @@ from harness.report.headline import next_command
 from harness.report.labels import counted
 from harness.run.driver import EngineDriver, RehearsalDriver
 from harness.run.outcome import exit_code
+from harness.run.kept_texts import KeptTexts
 from harness.run.session import SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
 from harness.simulator.loop import VirtualClock, run_virtual
@@ -48,6 +49,7 @@ class _Run:
     earlier: RunData | None
     command: tuple[str, ...]
     machines: Machines
+    keep_text: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class RunWishes:
     resume: str | None
     borrow: bool
     idle_for: str | None
+    keep_text: bool
     command: tuple[str, ...]
 
 
@@ -71,6 +74,7 @@ def run_sweep(options: PlanOptions, wishes: RunWishes) -> int:
     options = replace(options, keep_s=machines.keep_s)
     with RunSignals() as signals:
         run = _resumed(options, wishes, machines) if wishes.resume else _started(options, wishes, machines)
+        run = replace(run, keep_text=wishes.keep_text)
         try:
             run_loop = run_virtual if run.planned.scenario else asyncio.run
             run_loop(_carry_out(run, signals))
@@ -157,6 +161,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
             folder=run.folder,
             prompt_cache=SessionTexts(PromptCache(cache_folder(os.environ))),
             on_event=progress.on_event,
+            keep_texts=KeptTexts(run.folder.path).keep if run.keep_text else None,
         )
         await run_session(task, tools)
 

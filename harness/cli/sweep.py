@@ -24,11 +24,13 @@ from harness.cli.running import RunWishes, run_sweep
 @borrow_option
 @idle_for_option
 @click.option("--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says.")
+@click.option("--keep-text", is_flag=True, help="Keep prompts and answers in the run's folder. Else only their hashes.")
 def command(
     resume: str | None,
     borrow: bool,
     idle_for: str | None,
     finish_by: str | None,
+    keep_text: bool,
     **chosen: Any,
 ) -> None:
     """Carry out the sweep in FILE: launch each configuration, measure its cells, and write a dated report.
@@ -37,5 +39,7 @@ def command(
     run gets more launches of each configuration.
     """
     options = PlanOptions(**chosen, finish_by=finish_by)
-    wishes = RunWishes(resume=resume, borrow=borrow, idle_for=idle_for, command=("harness", *sys.argv[1:]))
+    wishes = RunWishes(
+        resume=resume, borrow=borrow, idle_for=idle_for, keep_text=keep_text, command=("harness", *sys.argv[1:])
+    )
     sys.exit(run_sweep(options, wishes))

@@ -10,7 +10,7 @@ import gc
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -31,6 +31,7 @@ class LoadResult:
     requests: tuple[RequestRecord, ...]  # by stream, then turn; requests that were not reached are not in it
     client: ClientFacts
     aborted: bool  # the abort event ended the window
+    sent: tuple[Sent, ...] = field(default=(), repr=False)  # with their replies, for whoever may keep texts
 
 
 async def run_closed_loop(
@@ -76,7 +77,9 @@ async def run_closed_loop(
     epoch_s = watch.started_s
     records = [record(each, epoch_s=epoch_s) for each in sent]
     records.sort(key=lambda each: (each.stream, each.turn))
-    return LoadResult(epoch_s=epoch_s, window_s=window_s, requests=tuple(records), client=client, aborted=aborted)
+    return LoadResult(
+        epoch_s=epoch_s, window_s=window_s, requests=tuple(records), client=client, aborted=aborted, sent=tuple(sent)
+    )
 
 
 class _StartLine:

@@ -97,6 +97,12 @@ def read_stream(exchange: Exchange, *, epoch_s: float = 0.0) -> StreamFacts:
     )
 
 
+def delivered_text(exchange: Exchange) -> tuple[str, str]:
+    """Return reasoning and answer of a streamed reply. Private: of use only where the user asked to keep texts."""
+    chunks = [_read_chunk(event) for event in decode_events(exchange.body_reads())]
+    return "".join(chunk.reasoning for chunk in chunks), "".join(chunk.answer for chunk in chunks)
+
+
 def error_message(body: bytes) -> str | None:
     """Return the server's own words in the JSON body of a refused request; None if there are none."""
     try:

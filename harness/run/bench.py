@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +37,9 @@ _DRAFTING_LOAD = LoadPoint(
 )
 
 
+KeepTexts = Callable[[str, LoadResult], None]  # by trial id
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """One running engine, ready to be measured."""
@@ -48,6 +51,7 @@ class Bench:
     clock: Clock
     seed: int
     death: asyncio.Event  # set once the engine's process has ended
+    keep_texts: KeepTexts | None = None  # None, unless the user asked for it
 
     async def counters(self) -> CounterSnapshot | None:
         """One scrape; None where the engine exports no counters. Raises EndpointError."""
@@ -111,7 +115,9 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench_for(reached: Reached, clock: Clock, *, seed: int) -> AsyncIterator[Bench]:
+async def bench_for(
+    reached: Reached, clock: Clock, *, seed: int, keep_texts: KeepTexts | None = None
+) -> AsyncIterator[Bench]:
     """Probe the engine and hold its clients open.
 
     Raises:
@@ -144,6 +150,7 @@ async def bench_for(reached: Reached, clock: Clock, *, seed: int) -> AsyncIterat
                 clock=clock,
                 seed=seed,
                 death=death,
+                keep_texts=keep_texts,
             )
         finally:
             watcher.cancel()

@@ -22,7 +22,7 @@ from harness.records.launch import CanaryReading, LaunchOutcome, LaunchRecord, L
 from harness.records.plan import PlannedLaunch, PlannedTrial
 from harness.records.speculation import SpeculationStats
 from harness.records.trial import TrialRecord
-from harness.run.bench import Bench, bench_for
+from harness.run.bench import Bench, KeepTexts, bench_for
 from harness.run.canary import CanaryReference, CanaryVerdict, judge
 from harness.run.canary_reading import read_canary
 from harness.run.driver import EngineDriver, Reached
@@ -58,6 +58,7 @@ class LaunchTask:
     on_trial: Callable[[TrialRecord], None]  # writes it down
     trials_before: int  # of the run, for progress
     trials_in_all: int
+    keep_texts: KeepTexts | None = None
 
 
 class _SlowBootError(EngineError):
@@ -160,7 +161,7 @@ class _Account:
 
 async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> LaunchOutcome:
     engine = reached.engine
-    async with bench_for(reached, task.setting.clock, seed=task.seed) as bench:
+    async with bench_for(reached, task.setting.clock, seed=task.seed, keep_texts=task.keep_texts) as bench:
         account.live = await _identity(task, bench)
         task.setting.on_event(LaunchReady(ready_s=engine.ready_s, proof=account.live.proof))
         source = task.prompts_for(bench, task.setting.launch_id)

@@ -99,6 +99,8 @@ async def _window(bench: Bench, task: TrialTask, prompts: TrialPrompts) -> _Wind
     before = await bench.counters()
     log_offset = bench.engine.log.size()
     result = await bench.replay(requests, load)
+    if bench.keep_texts is not None:
+        bench.keep_texts(task.trial_id, result)
     return _Window(
         fills=fills,
         requests=result.requests,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,22 @@ def test_a_trace_is_replayed_and_its_texts_stay_where_they_are(desk: Desk, tmp_p
             content = path.read_bytes()
             assert b"orchard" not in content and b"count_3" not in content, path
     assert "orchard" not in done.err + shown.out
+
+
+def test_texts_are_kept_where_the_user_asks_for_it_and_nowhere_else(desk: Desk, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    sweep = sweep_in(tmp_path, "closed")
+
+    options = ("--engine", "simulated", "--scenario", "quiet", "--root", str(root), "--keep-text")
+    done = desk.run("sweep", str(sweep), *options)
+
+    assert done.code == 0, done.err
+    (kept,) = [path for path in root.rglob("*") if path.is_file() and b"orchard" in path.read_bytes()]
+    assert kept.name == "texts.jsonl"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert len(lines) == 2 * 30
+    assert all(line["body"]["messages"] and line["answer"] for line in lines)
 
 
 def test_recorded_arrivals_are_in_the_records(desk: Desk, tmp_path: Path) -> None:
