@@ -26,8 +26,8 @@ from harness.records.summary import CellSummary
 from harness.report.headline import next_command
 from harness.report.labels import counted
 from harness.run.driver import EngineDriver, RehearsalDriver
-from harness.run.outcome import exit_code
 from harness.run.kept_texts import KeptTexts
+from harness.run.outcome import exit_code
 from harness.run.session import SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
 from harness.simulator.loop import VirtualClock, run_virtual
