@@ -11,16 +11,19 @@ from pathlib import Path
 import click
 
 from harness.cli.knobs import configuration_from
+from harness.cli.loading import root_of
 from harness.cli.options import site_option
 from harness.cli.streams import shown_if_possible, write_document
 from harness.engine.clock import SystemClock
 from harness.engine.doctor.examine import Examination, examine, place_of, site_with
 from harness.engine.doctor.site_file import site_text, write_site
+from harness.engine.host import host_facts
 from harness.recipe.find import find_recipe, places_for
 from harness.recipe.load import load_recipe
 from harness.records.finding import Finding
 from harness.report.findings import print_findings
 from harness.report.terminal import stderr_console
+from harness.store.rig import read_canaries
 from harness.sweep.site import load_site
 
 _EXIT_HOST = 3
@@ -52,6 +55,7 @@ def command(
         knobs=configuration_from(loaded, settings).knobs,
         places=places_for(loaded.recipe.recipe),
         clock=SystemClock(),
+        stored_steps_s=_stored_steps_s(loaded.recipe.recipe, root_of(None, site)),
     )
     found = asyncio.run(examine(task))
     if as_json:
@@ -70,6 +74,10 @@ def _write(task: Examination, path: Path | None, *, force: bool) -> None:
     place = asyncio.run(place_of(task))
     file = write_site(path, site_text(place, task.site), force=force)
     click.echo(f"wrote {file}", err=True)
+
+
+def _stored_steps_s(recipe: str, root: Path) -> tuple[float, ...]:
+    return tuple(each.reading.step_s for each in read_canaries(root / "results", host_facts(recipe).rig_id))
 
 
 def _fails(found: list[Finding]) -> bool:

@@ -33,6 +33,7 @@ class Examination:
     knobs: dict[str, KnobValue]  # by neutral name
     places: Places
     clock: Clock
+    stored_steps_s: tuple[float, ...] = ()  # of this rig's accepted canaries
 
 
 async def examine(task: Examination) -> list[Finding]:
@@ -47,7 +48,7 @@ async def examine(task: Examination) -> list[Finding]:
     found += reached.findings
     if any(finding.level == "fail" for finding in reached.findings):
         return found  # what needs both nodes would only repeat it
-    return found + await _findings_of(place, task.clock)
+    return found + await _findings_of(place, task)
 
 
 async def place_of(task: Examination) -> PairPlace:
@@ -81,7 +82,7 @@ async def _place(task: Examination) -> tuple[PairPlace | None, list[Finding]]:
         return None, [fail("inventory", error.what, evidence=error.where or "", remedy=remedy)]
 
 
-async def _findings_of(place: PairPlace, clock: Clock) -> list[Finding]:
+async def _findings_of(place: PairPlace, task: Examination) -> list[Finding]:
     groups: list[Awaitable[list[Finding]]] = [_guarded("image_or_checkpoint", agreement_findings(place))]
     for node in place.nodes:
         groups += [
@@ -91,7 +92,7 @@ async def _findings_of(place: PairPlace, clock: Clock) -> list[Finding]:
     groups += [
         _guarded("fabric", fabric_findings(place)),
         _guarded("port", port_findings(place)),
-        _guarded("hardware", hardware_findings(place, clock)),
+        _guarded("hardware", hardware_findings(place, task.clock, task.stored_steps_s)),
     ]
     return [finding for group in await asyncio.gather(*groups) for finding in group]
 

@@ -10,7 +10,7 @@ import yaml
 
 from tests.integration.pair.bed import PairBed
 from tests.integration.pair.checkouts import ENV_FILE, Checkout
-from tests.integration.pair.runs import before, write_inventory, write_site
+from tests.integration.pair.runs import before, write_inventory, write_site, write_sweep
 from tests.system.driver import Done
 
 pytestmark = pytest.mark.system
@@ -85,6 +85,18 @@ def test_a_unit_that_is_stuck_in_low_power_shows_under_load(bed: PairBed, checko
     (power,) = [each for each in findings(done, "warn") if each["check"] == "power"]
     assert power["node"] == "worker"
     assert "power plug" in power["remedy"]
+
+
+def test_a_step_is_compared_with_the_rigs_own_canaries(bed: PairBed, checkout: Checkout) -> None:
+    write_site(bed, checkout)
+    assert bed.harness("sweep", write_sweep(bed, num_speculative_tokens=[5])).code == 0
+    bed.set_engine(speed=2)
+    checkout.run("start")
+
+    done = bed.harness("doctor", "dspark-2x-spark", "--json")
+
+    (step,) = [each for each in findings(done, "warn") if each["check"] == "step"]
+    assert "canaries" in step["evidence"]
 
 
 def test_the_site_file_is_written_once_and_holds_no_key(bed: PairBed) -> None:
