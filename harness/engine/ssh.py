@@ -1,7 +1,8 @@
 """Another host behind the Shell protocol, through the user's own OpenSSH: its config, agent and jump hosts apply.
 
 No password is ever asked for, and every word of a command is quoted for the remote shell. ssh reports its own failure
-with 255, which a remote program may return as well: a line that is printed behind the command tells the two apart.
+with 255, which a remote program may return as well: a line that is printed behind the command tells the two apart. A
+line before it tells its output from what the login shell's own files print.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _OPTIONS = (
     "-o",
     "ServerAliveCountMax=3",
 )
-_END = "harness-command-ended:"
+_BEGIN, _END = "harness-command-begins", "harness-command-ended:"
 _ENDED = re.compile(rf"\n{_END}(\d+)\n")
+_SAY_BEGIN = f"printf '\\n{_BEGIN}\\n'"
 _SAY_END = f"printf '\\n{_END}%d\\n' $? >&2"
 _TARGET = re.compile(r"[A-Za-z0-9_.@:\[\]%-]+")
 
@@ -56,15 +58,14 @@ class SshShell:
             HostUnreachableError: ssh failed, before the command or in the middle of it.
             TimeoutError: it is late; the connection is cut, and the command may go on there.
         """
-        done = await LocalShell().run(
-            Command(argv=self._argv(_shell_line(f"{remote_line(command)}; {_SAY_END}")), stdin=command.stdin),
-            timeout_s=timeout_s,
-        )
+        line = _shell_line(f"{_SAY_BEGIN}; {remote_line(command)}; {_SAY_END}")
+        done = await LocalShell().run(Command(argv=self._argv(line), stdin=command.stdin), timeout_s=timeout_s)
         ended = _ENDED.search(done.stderr)
         if ended is None:
             raise self._unreachable(done)
         stderr = done.stderr[: ended.start()] + done.stderr[ended.end() :]
-        return Completed(returncode=int(ended.group(1)), stdout=done.stdout, stderr=stderr)
+        _, _, stdout = done.stdout.partition(f"\n{_BEGIN}\n")
+        return Completed(returncode=int(ended.group(1)), stdout=stdout, stderr=stderr)
 
     async def spawn(self, command: Command, *, log_path: Path) -> RunningProcess:
         """Start a command there; the process returned is the connection, which ends when either does."""

@@ -19,7 +19,8 @@ _TIMEOUT_S = 60.0
 _NO_FILE = 44  # the exit code with which our own scripts say that there is no such file
 # Written beside the target and renamed, so that a power cut leaves the old file or the new one. $1 path, $2 mode.
 _WRITE = (
-    'set -e; umask 077; part="$1.harness-part"; cat > "$part"; chmod "$2" "$part"; sync "$part"; mv -f "$part" "$1"'
+    'set -e; umask 077; part="$1.harness-part"; trap \'rm -f -- "$part"\' EXIT; cat > "$part"; chmod "$2" "$part"; '
+    'sync "$part"; mv -fT -- "$part" "$1"'
 )
 _READ = f'[ -e "$1" ] || exit {_NO_FILE}; base64 < "$1"'
 _MODE = f'[ -e "$1" ] || exit {_NO_FILE}; stat -c %a "$1"'

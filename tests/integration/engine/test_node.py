@@ -11,7 +11,7 @@ import pytest
 from harness.engine.clock import SystemClock
 from harness.engine.pair.jobs import start_job
 from harness.engine.pair.node import Node, NodeError
-from harness.engine.pair.snapshot import files_of, put_back, take_snapshot
+from harness.engine.pair.snapshot import contents_of, put_back, take_snapshot
 from harness.engine.shell import LocalShell
 from harness.engine.ssh import HostUnreachableError, SshShell
 from harness.errors import InputError
@@ -22,6 +22,7 @@ SSH = """#!/bin/sh
 while [ "$1" = -o ]; do shift 2; done
 [ "$1" = gone ] && { echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255; }
 echo "a banner on stderr" >&2
+echo "another one, of somebody's .bashrc"
 shift
 exec sh -c "$*"
 """
@@ -185,4 +186,4 @@ async def test_a_snapshot_is_put_back_byte_for_byte(node: Node, tmp_path: Path) 
 
 
 async def test_a_folder_that_is_not_there_is_an_empty_snapshot(node: Node, tmp_path: Path) -> None:
-    assert files_of(await take_snapshot(node, str(tmp_path / "nothing"), ("a",))) == {}
+    assert contents_of(await take_snapshot(node, str(tmp_path / "nothing"), ("a",))).files == {}
