@@ -59,6 +59,8 @@ def down(even_owned: bool) -> None:
         click.echo(f"stopped {_name(entry)}", err=True)
     if not stopped:
         click.echo("nothing to stop", err=True)
+    for pair in pair_entries(default_states()):
+        click.echo(pair.line + ("" if pair.owned else "; `harness engine restore` puts it back"), err=True)
 
 
 command.add_command(up.command)

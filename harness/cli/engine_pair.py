@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from dataclasses import dataclass
 
 import click
 
 from harness.engine.clock import SystemClock
 from harness.engine.pair.borrow import describe
-from harness.engine.pair.hold import is_owned, restore
+from harness.engine.pair.hold import RESTORE, is_owned, restore
 from harness.engine.pair.rig import restoration_from
 from harness.engine.pair.state import PairState, PairStates
-from harness.errors import HostError
+from harness.errors import HarnessError, HostError, Interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +50,53 @@ def pair_entries(states: PairStates) -> list[PairEntry]:
 
 
 def restore_pairs(states: PairStates) -> list[PairEntry]:
-    """Put back every pair whose harness is dead; return them. Raises HostError where one is still in use."""
-    return asyncio.run(_restore(states))
+    """Put back every pair whose harness is dead; return them.
+
+    Raises:
+        HostError: one is still in use.
+        EngineError, StoreError: one could not be put back; the others are.
+        Interrupted: by a signal; it can be called again.
+    """
+    try:
+        return asyncio.run(_restore(states))
+    except asyncio.CancelledError:
+        raise Interrupted("not everything is back yet", hint=f"Carry on with: {RESTORE}") from None
 
 
 async def _restore(states: PairStates) -> list[PairEntry]:
-    restored = []
-    for entry in pair_entries(states):
-        if entry.owned:
-            raise HostError(
-                f"{entry.line} (process {entry.state.owner.pid})",
-                hint="Stop that run with Ctrl-C: it puts the pair back.",
-            )
-        with states.locked(entry.state.pair_id):
-            await restore(restoration_from(entry.state, states, clock=SystemClock(), on_note=_say))
-        restored.append(entry)
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    restored, failures = [], []
+    pairs = states.all()
+    while True:
+        try:
+            state = next(pairs, None)
+            if state is None:
+                break
+            entry = PairEntry(state=state, owned=is_owned(state))
+            await _restore_one(entry, states)
+        except HarnessError as failure:  # the others need not wait for this one
+            failures.append(failure)
+        else:
+            restored.append(entry)
+            _say(f"restored {entry.line}")
+    for earlier in failures[:-1]:
+        _say(str(earlier))
+    if failures:
+        raise failures[-1]
     return restored
+
+
+async def _restore_one(entry: PairEntry, states: PairStates) -> None:
+    if entry.owned:
+        raise HostError(
+            f"{entry.line} (process {entry.state.owner.pid})",
+            hint="Stop that run with Ctrl-C: it puts the pair back.",
+        )
+    with states.locked(entry.state.pair_id):
+        await restore(restoration_from(entry.state, states, clock=SystemClock(), on_note=_say))
 
 
 def _say(text: str) -> None:

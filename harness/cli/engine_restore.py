@@ -12,7 +12,5 @@ from harness.engine.pair.state import default_states
 def command() -> None:
     """Put every pair back as it was before a run that died: ranks under test down, files back, server up again."""
     restored = restore_pairs(default_states())
-    for entry in restored:
-        click.echo(f"restored {entry.line}", err=True)
     if not restored:
         click.echo("nothing to restore", err=True)

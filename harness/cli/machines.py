@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.engine.pair.state import default_states
@@ -30,10 +30,16 @@ class Machines:
         """How long before the end of the time giving back has to begin."""
         return _GIVING_BACK_S if self.lending.allowed else 0.0
 
-    def driver(self, specs: Mapping[str, LaunchSpec]) -> EngineDriver:
-        """Return what brings these configurations up."""
+    def driver(self, specs: Mapping[str, LaunchSpec], *, wait_limit_s: float | None = None) -> EngineDriver:
+        """Return what brings these configurations up.
+
+        Args:
+            specs: by configuration.
+            wait_limit_s: how long to wait for a server to be idle before it is borrowed; None: as long as it takes.
+        """
         if any(spec.style in _PAIR_STYLES for spec in specs.values()):
-            return PairDriver(self.site, specs, states=default_states(), lending=self.lending)
+            lending = replace(self.lending, wait_limit_s=wait_limit_s)
+            return PairDriver(self.site, specs, states=default_states(), lending=lending)
         return ProcessDriver()
 
 

@@ -166,9 +166,16 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         await run_session(task, tools)
 
 
+def _wait_limit_s(run: _Run) -> float | None:
+    """How long a server that is in use may be waited for: what is left then has to do for one launch."""
+    limit_s = run.planned.budget.time_s
+    todo = [launch.predicted_s for launch in run.planned.plan.launches if not launch.done]
+    return None if limit_s is None else max(0.0, limit_s - min(todo, default=0.0))
+
+
 def _driver(run: _Run, specs: Mapping[str, LaunchSpec]) -> EngineDriver:
     scenario = run.planned.scenario
     if scenario is None:
-        return run.machines.driver(specs)
+        return run.machines.driver(specs, wait_limit_s=_wait_limit_s(run))
     starts = run.earlier.launch_starts if run.earlier else ()
     return RehearsalDriver(scenario, earlier_boots=Counter(start.configuration.configuration_id for start in starts))

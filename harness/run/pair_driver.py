@@ -16,7 +16,7 @@ from harness.engine.pair.launcher import PairLauncher
 from harness.engine.pair.names import names_of
 from harness.engine.pair.preflight import require_generation, require_passed_on, require_same_on_both
 from harness.engine.pair.rig import Rig, Use, checkout_rig, holding_of, inventory_rig
-from harness.engine.pair.run import HeldPair
+from harness.engine.pair.run import HeldPair, require_reachable
 from harness.engine.pair.state import PairStates
 from harness.errors import InputError
 from harness.recipe.pair import Pair as PairData
@@ -34,6 +34,7 @@ class Lending:
 
     allowed: bool
     idle_for_s: float
+    wait_limit_s: float | None = None  # for it to be idle; None: as long as it takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +76,18 @@ class PairDriver:
             states=self._states,
             on_note=note,
         )
+
+        async def look() -> None:
+            await require_reachable(way.rig.pair.head, self._site.trial_port)
+            await way.look()
+
         use = Use(
             run_id=setting.run_id,
             recipe=next(iter(self._specs.values())).recipe,
             may_borrow=self._lending.allowed,
             idle_for_s=self._lending.idle_for_s,
-            look=way.look,
+            wait_limit_s=self._lending.wait_limit_s,
+            look=look,
         )
         async with held(holding_of(way.rig, back, use)):
             self._pair = HeldPair(

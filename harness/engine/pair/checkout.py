@@ -7,7 +7,7 @@ failed start leaves both, and nothing but the containers themselves tells which 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
 
 from harness.engine.diagnosis import remedy_for, root_cause
@@ -28,6 +28,9 @@ _RANKS_EVERY_S = 3.0
 _GIVE_UP_S = 20.0  # of a script that was told to end: longer than its own sleeps
 _VALIDATE_TIMEOUT_S = 60.0
 _STOP_ATTEMPTS = 3
+_REFERENCE = re.compile(r"(?<!\$)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_NEVER_EXPORTED = ("DSPARK_API_KEYS", "VLLM_API_KEY", "API_URL", "CHAT_URL", "API_HOST")
+_NEEDED = {"HOME", "PATH", "USER", "TMPDIR", "ENV_FILE", "COMPOSE_FILE"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class CheckoutLauncher:
     clock: Clock
     names: CheckoutNames
     wait_seconds: int = 1  # between two looks of the start script for the API
+    _interpolated: frozenset[str] = frozenset()  # what the compose file takes from the environment of the scripts
 
     async def start(self, launch: TrialLaunch, on_progress: OnProgress) -> None:
         """Write the files of the launch, validate, start, watch both ranks until the script ends.
@@ -94,11 +98,12 @@ class CheckoutLauncher:
         await self.pair.head.run("mkdir", "-p", "-m", "700", self.work_folder)
         derived = await self._derived_compose(launch)
         compose = posixpath.join(self.folder, self.names.compose_file)
+        self._interpolated = frozenset(_REFERENCE.findall(await self._read(compose))) - _NEEDED
         if derived is not None:
             compose = self._compose_path(launch)
             await self.pair.head.write_file(compose, derived.encode(), mode=0o644)
         content = with_values(text, {**launch.variables, **self._apart(launch), "COMPOSE_FILE": compose})
-        await self.pair.head.write_file(self._env_path(launch), content.encode(), mode=0o600)
+        await self.pair.head.write_file(self._env_path(launch), content.encode(errors="replace"), mode=0o600)
 
     def _apart(self, launch: TrialLaunch) -> dict[str, str]:
         """What keeps a trial apart from the operator's server. The file wins over the process environment of the
@@ -113,6 +118,7 @@ class CheckoutLauncher:
             "VLLM_API_KEY": launch.api_key or "",
             "DSPARK_API_KEYS": "",
             "DSPARK_RESTART_POLICY": "no",
+            "INSTALL_VISION_MCP": "0",  # else a start with a vision sidecar writes into the operator's home
             **self._process_variables(launch),
         }
 
@@ -142,7 +148,7 @@ class CheckoutLauncher:
         content = await self.pair.head.read_file(path)
         if content is None:
             raise InputError("the checkout has no such file", where=path, hint="Is `checkout` the recipe's folder?")
-        return content.decode()
+        return content.decode(errors="replace")  # what is not UTF-8 there is in a comment
 
     async def _remove_files(self, launch: TrialLaunch) -> None:
         await self.pair.head.run("rm", "-rf", "--", *self.files_of(launch), self._job_folder(launch))
@@ -169,11 +175,20 @@ class CheckoutLauncher:
             environment["COMPOSE_FILE"] = self._compose_path(launch)
         return environment
 
+    def _clean(self, script: str, launch: TrialLaunch) -> tuple[str, ...]:
+        """The script, without anything in its process environment that would win over the file or reach one rank only:
+        what is exported where the harness runs, and not in the file, would be seen by the head and not by the worker.
+        """
+        ours = self._process_variables(launch)
+        unset = {*launch.variables, *self._interpolated, *_NEVER_EXPORTED} - {*ours}
+        words = [word for name in sorted(unset) for word in ("-u", name)]
+        return ("env", *words, "bash", posixpath.join(self.folder, script))
+
     async def _run_script(self, name: str, launch: TrialLaunch, *, timeout_s: float) -> StartFailure | None:
         """Run a script to its end; None where it returned 0."""
         await self.pair.head.run("mkdir", "-p", "-m", "700", self._job_folder(launch))
         done = await self.pair.head.attempt(
-            *_clean(posixpath.join(self.folder, name), launch.variables),
+            *self._clean(name, launch),
             environment=await self._environment(launch),
             timeout_s=timeout_s,
         )
@@ -191,7 +206,7 @@ class CheckoutLauncher:
     async def _attempt(self, launch: TrialLaunch, on_progress: OnProgress) -> StartFailure | None:
         job = await start_job(
             self.pair.head,
-            _clean(posixpath.join(self.folder, self.names.start), launch.variables),
+            self._clean(self.names.start, launch),
             environment=await self._environment(launch),
             working_directory=self.folder,
             folder=self._job_folder(launch),
@@ -287,10 +302,3 @@ async def operator_env(pair: Pair, folder: str, names: CheckoutNames) -> str:
             "VLLM_API_KEY and DSPARK_API_KEYS are both set", where=path, hint="The engine takes one of them."
         )
     return text
-
-
-def _clean(script: str, variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The script, without anything in its process environment that would win over the file or split the ranks."""
-    unset = (*variables, "DSPARK_API_KEYS", "VLLM_API_KEY", "API_URL", "CHAT_URL", "API_HOST")
-    words = [word for name in unset for word in ("-u", name)]
-    return ("env", *words, "bash", script)

@@ -15,6 +15,7 @@ from harness.errors import InputError
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPED = re.compile(r"\\([\"\\$`])")
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # as bytes are decoded that are none
 _NEVER = ("'", "\n", "\r", "\0")
 _HEADER = "# Written by harness for one launch; these override the lines above."
 
@@ -45,7 +46,9 @@ def problems_of(text: str) -> list[EnvProblem]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _ASSIGNMENT.match(line)
-        if match is None:
+        if _NOT_UTF8.search(line):
+            found.append(EnvProblem(line=number, what="it is not UTF-8, as compose reads it"))
+        elif match is None:
             found.append(EnvProblem(line=number, what="it is no NAME=VALUE; the scripts would run it as a command"))
         elif _splits(match[2].strip()):
             what = f"the value of {match[1]} holds a space and no quotes; the scripts would run its second word"

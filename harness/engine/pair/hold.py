@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from harness.engine.orphans import is_alive
-from harness.engine.pair.borrow import Lender, describe
+from harness.engine.pair.borrow import Lender, describe, is_of_a_run
 from harness.engine.pair.launcher import Pair, remove_ranks
 from harness.engine.pair.node import Role
 from harness.engine.pair.snapshot import put_back, take_snapshot
@@ -61,6 +61,7 @@ class Holding:
     keeping: tuple[Keeping, ...]
     may_borrow: bool
     idle_for_s: float
+    wait_limit_s: float | None  # for the server to be idle; None: as long as it takes
     look: Callable[[], Awaitable[None]]  # whatever else must hold before anything is touched
 
 
@@ -83,35 +84,39 @@ async def held(holding: Holding) -> AsyncIterator[None]:
                 await _take(holding, state)
             yield
         finally:
-            await _shielded(_put_back(holding.back))
-
-
-async def _put_back(back: Restoration) -> None:
-    try:
-        await restore(back)
-    except EngineError as error:
-        raise HostError(
-            f"the pair is not as it was found: {error.what}",
-            where=error.where,
-            hint=f"What has to come back is written down. Once both hosts answer: {RESTORE}",
-        ) from error
+            await _shielded(restore(holding.back))
 
 
 async def restore(back: Restoration) -> None:
     """Put back what the state of the pair says, whoever wrote it. Safe to repeat.
 
     Raises:
-        EngineError: something is not back yet; the state stays, and this can be called again.
+        HostError: something is not back yet; the state stays, and this can be called again.
     """
+    try:
+        await _restore(back)
+    except EngineError as error:
+        raise HostError(
+            f"the pair is not as it was found: {error.what}",
+            where=error.where,
+            hint=f"What has to come back is written down. Once both hosts and their docker answer: {RESTORE}"
+            + (f"\n{error.hint}" if error.hint else ""),
+        ) from error
+
+
+async def _restore(back: Restoration) -> None:
     state = back.states.find(back.pair_id)
     if state is None:
         return
     await remove_ranks(back.pair, state.trial_project)
     for saved in state.saved:
         archive = back.states.kept(state.pair_id, saved.archive)
-        changed = await put_back(back.pair.node(saved.role), saved.folder, saved.names, archive)
+        # A start writes on the worker alone: what changed on the head is somebody's edit, and is not thrown away.
+        aside = f".before-restore-{state.run_id}" if saved.role == "head" else None
+        changed = await put_back(back.pair.node(saved.role), saved.folder, saved.names, archive, aside=aside)
         if changed:
-            back.on_note(f"the operator's files are back on the {saved.role}: {', '.join(changed)}")
+            kept = f"; what was there meanwhile is kept as NAME{aside}" if aside else ""
+            back.on_note(f"the operator's files are back on the {saved.role}: {', '.join(changed)}{kept}")
     for node in back.pair.nodes:
         await node.script(_REMOVE_OURS, state.work_folder, state.checkout or "", state.trial_project)
     if state.borrowed is not None and state.borrowed.stopped:
@@ -148,6 +153,7 @@ async def _require_free(holding: Holding) -> None:
         await node.run("true")
     await holding.look()
     await remove_ranks(pair, holding.trial_project)  # our own project: nobody else's
+    await _refuse_another_run(pair)
     running = await holding.back.lender.running()
     if running is not None and not holding.may_borrow:
         raise LaunchError(
@@ -162,6 +168,19 @@ async def _require_free(holding: Holding) -> None:
             where=pair.head.name,
             hint="Set another trial_port in the site file.",
         )
+
+
+async def _refuse_another_run(pair: Pair) -> None:
+    """Its ranks are no server of the operator: it is stopped where it was started, and its files are put back there."""
+    for node in pair.nodes:
+        for container in await node.containers():
+            if container.is_up and is_of_a_run(container):
+                raise LaunchError(
+                    f"a rank of another run is on the {node.role}: {container.name}",
+                    where=node.name,
+                    hint=f"If that run is dead: {RESTORE}, by the user and on the machine that started it. "
+                    f"If that is gone too, there: docker rm -f {container.name}",
+                )
 
 
 async def _written_down(holding: Holding) -> PairState:
@@ -195,9 +214,9 @@ async def _take(holding: Holding, state: PairState) -> None:
     assert state.borrowed is not None
     back = holding.back
     back.on_note(f"borrowing the running server: {describe(state.borrowed)}")
-    await back.lender.wait_until_idle(holding.idle_for_s)
+    await back.lender.wait_until_idle(holding.idle_for_s, limit_s=holding.wait_limit_s)
     back.states.record(replace(state, borrowed=replace(state.borrowed, stopped=True)))
-    await back.lender.stop()
+    await back.lender.stop(state.borrowed)
 
 
 async def _shielded(restoring: Coroutine[None, None, None]) -> None:

@@ -63,7 +63,7 @@ async def _container_id(node: Node, project: str) -> str | None:
         containers = of_project(await node.containers(), project)
     except EngineError:
         return None  # looked at again in a moment; whoever needs the rank to live says so
-    return containers[0].container_id if containers else None
+    return containers[-1].container_id if containers else None  # the newest are first, and a sidecar is newer
 
 
 def _end(process: RunningProcess | None) -> None:

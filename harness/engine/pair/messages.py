@@ -12,7 +12,7 @@ from harness.errors import HostError, LaunchError
 
 _TAIL_LINES = 25
 _SSH = 255
-_UNREACHABLE = re.compile(r"Cannot reach worker with passwordless SSH")
+_HOST_FAULT = re.compile(r"Cannot reach worker with passwordless SSH|No space left on device")
 _PROGRESS = (
     re.compile(r"^Syncing DSpark deployment files"),
     re.compile(r"^Starting DSpark (?:worker|head)"),
@@ -24,6 +24,11 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = (
         re.compile(r"Cannot reach worker with passwordless SSH"),
         "the head cannot reach the worker by ssh without a password",
         "On the head: ssh WORKER_HOST true. Is the worker up, and the link between the two?",
+    ),
+    (
+        re.compile(r"(?P<text>[^\n]*No space left on device[^\n]*)"),
+        "a disk is full: {text}",
+        "Make room on that node.",
     ),
     (
         re.compile(r"Missing (?P<where>local|worker) Docker image (?P<image>\S+?)\.?$", re.MULTILINE),
@@ -101,8 +106,10 @@ def explain_start(returncode: int, output: str, *, where: str) -> StartFailure:
     """Return what went wrong, from the exit code and everything that the script wrote."""
     tail = tuple(line for line in output.splitlines() if line.strip())[-_TAIL_LINES:]
     what, hint = _cause(returncode, output, tail)
-    unreachable = returncode == _SSH or _UNREACHABLE.search(output) is not None
-    return StartFailure(returncode=returncode, what=what, hint=hint, where=where, tail=tail, is_host_fault=unreachable)
+    is_host_fault = returncode == _SSH or _HOST_FAULT.search(output) is not None
+    return StartFailure(
+        returncode=returncode, what=what, hint=hint, where=where, tail=tail, is_host_fault=is_host_fault
+    )
 
 
 def progress_of(text: str) -> list[str]:
@@ -117,7 +124,7 @@ def _cause(returncode: int, output: str, tail: tuple[str, ...]) -> tuple[str, st
             return what.format(**match.groupdict()), hint
     last = f": {tail[-1]}" if tail else ""
     if returncode == 3:
-        return "ranks of an earlier launch are still there", "harness engine down removes them."
+        return "ranks of an earlier launch are still there", "harness engine restore removes them."
     if returncode == 22:
         return "the API came up and refused its first chat request", "The last lines of the ranks tell why."
     if returncode == _SSH:

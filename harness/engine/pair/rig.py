@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import posixpath
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -24,8 +26,9 @@ from harness.sweep.site import Host, Site
 THIS_MACHINE = "this machine"
 SERVICE = "vllm-dspark"  # in the compose files of both generations
 _DEFAULT_PORT = 8888
+_LOOPBACK = "127.0.0.1"
 # What a start writes on the worker: its own files first, then those that the containers mount.
-_WORKER_FILES = ("patches", "recipe/vllm", "docker-compose.vl-sidecar.yml")
+_WORKER_FILES = ("patches", "recipe/vllm", "vllm_patch_gb10", "docker-compose.vl-sidecar.yml")
 _WORK_FOLDER = ".cache/harness/trials"
 
 
@@ -57,6 +60,7 @@ class Rig:
             service=self.names.service if self.names else SERVICE,
             ours=self.trial_project,
             port=self.operator_port,
+            host=_answering(self.environment),
             checkout=self.checkout,
             names=self.names,
             clock=clock,
@@ -72,6 +76,7 @@ class Use:
     recipe: str
     may_borrow: bool
     idle_for_s: float
+    wait_limit_s: float | None  # for a server to be idle
     look: Callable[[], Awaitable[None]]  # raises where the configurations cannot run there
 
 
@@ -159,6 +164,7 @@ def holding_of(rig: Rig, back: Restoration, use: Use) -> Holding:
         keeping=rig.keeping,
         may_borrow=use.may_borrow,
         idle_for_s=use.idle_for_s,
+        wait_limit_s=use.wait_limit_s,
         look=use.look,
     )
 
@@ -175,6 +181,7 @@ def restoration_from(state: PairState, states: PairStates, *, clock: Clock, on_n
         service=state.names.service if state.names else SERVICE,
         ours=state.trial_project,
         port=borrowed.port if borrowed else _DEFAULT_PORT,
+        host=borrowed.host if borrowed else _LOOPBACK,
         checkout=state.checkout,
         names=state.names,
         clock=clock,
@@ -200,6 +207,18 @@ def _under_home(path: str, home: str, *, where: str | None = None) -> str:
     if not posixpath.isabs(path):
         raise InputError(f"not an absolute path: {path}", where=where, hint="Write the whole path, or ~/...")
     return posixpath.normpath(path)
+
+
+def _answering(environment: Mapping[str, str]) -> str:
+    """The address on which the operator's server answers on the head; as its scripts work it out."""
+    host = environment.get("API_HOST") or environment.get("VLLM_HOST") or _LOOPBACK
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return host if re.fullmatch(r"[A-Za-z0-9.-]+", host) else _LOOPBACK
+    if address.is_unspecified:
+        return _LOOPBACK
+    return f"[{address}]" if address.version == 6 else str(address)
 
 
 def _port(environment: Mapping[str, str], where: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from harness.units import format_bytes
 
 _LOOPBACK = "127.0.0.1"
 _LOG_EVERY_S = 0.5
+_CONNECT_S = 5.0
+_RUN_THERE = "ssh may take a jump host, or a firewall is between. Run the harness on the head itself, or open the port."
 _LOST_MEMORY_BYTES = 4 * 2**30
 _AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 
@@ -156,16 +159,39 @@ async def _tell_progress(spec: LaunchSpec, setting: LaunchSetting) -> None:
 
 
 async def address_of(head: Node) -> str:
-    """Return the address under which ssh reaches the head, as far as ssh's configuration tells it.
+    """Return the address of the head as this machine knows it, where ssh's configuration names no other.
+
+    A host often takes its own name for its loopback, so a name would not do for what is to listen there.
 
     Raises:
-        EngineError: ssh's configuration cannot be read.
+        EngineError: ssh's configuration cannot be read, or the name has no address.
     """
     done = await LocalShell().run(Command(argv=("ssh", "-G", head.name)), timeout_s=10.0)
     found = re.search(r"^hostname (\S+)$", done.stdout, re.MULTILINE)
     if done.returncode != 0 or found is None:
         raise EngineError(f"cannot tell the address of {head.name}: {done.stderr.strip()}", where=head.name)
-    return found[1]
+    try:
+        known = await asyncio.get_running_loop().getaddrinfo(found[1], None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        what = f"requests cannot be sent to {found[1]} from here: {error.strerror}"
+        raise EngineError(what, where=head.name, hint=_RUN_THERE) from error
+    return str(known[0][4][0])
+
+
+async def require_reachable(head: Node, port: int) -> None:
+    """Refuse a head that ssh reaches and requests do not, before a launch is paid for. Raises EngineError."""
+    if head.is_local:
+        return
+    address = await address_of(head)
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, writer = await asyncio.open_connection(address, port)
+        writer.close()
+    except ConnectionRefusedError:
+        return  # nothing listens yet, and the host says so
+    except OSError as error:
+        what = f"port {port} of {address} is not reached from here ({error.strerror or 'no answer'})"
+        raise EngineError(what, where=head.name, hint=_RUN_THERE) from error
 
 
 def available_bytes(meminfo: str) -> int:

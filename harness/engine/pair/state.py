@@ -22,6 +22,7 @@ from harness.records.codec import from_json, to_json
 from harness.records.identity import content_id
 
 _STATE = "state.json"
+_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class BorrowedServer:
     project: str
     port: int
     ranks: tuple[BorrowedRank, ...]
+    host: str = "127.0.0.1"  # that it answers on, as seen from the head
     stopped: bool = False  # False: it still runs, or may
 
 
@@ -71,6 +73,7 @@ class PairState:
     saved: tuple[SavedFolder, ...]
     names: CheckoutNames | None = None  # of the checkout's files
     borrowed: BorrowedServer | None = None
+    format: int = _FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +118,18 @@ class PairStates:
         return _read(self.folder(pair_id) / _STATE)
 
     def all(self) -> Iterator[PairState]:
-        """Every pair that has something to be put back."""
+        """Every pair that has something to be put back. Raises StoreError after the last, where one cannot be read."""
+        unreadable: StoreError | None = None
         for path in sorted(self.directory.glob(f"*/{_STATE}")):
-            state = _read(path)
+            try:
+                state = _read(path)
+            except StoreError as error:
+                unreadable = error
+                continue
             if state is not None:
                 yield state
+        if unreadable is not None:
+            raise unreadable
 
     @contextmanager
     def locked(self, pair_id: str) -> Iterator[None]:
@@ -141,8 +151,19 @@ class PairStates:
             os.close(descriptor)
 
     def forget(self, pair_id: str) -> None:
-        """Everything is back: remove the record and the copies."""
-        shutil.rmtree(self.folder(pair_id), ignore_errors=True)
+        """Everything is back: remove the record and the copies. Raises StoreError where it stays."""
+        folder = self.folder(pair_id)
+        try:
+            # First and for good: a record without its copies could never be followed, and one that stays would later
+            # put old files in the place of newer ones.
+            (folder / _STATE).unlink(missing_ok=True)
+            sync_directory(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            what = f"the pair is back as it was, and that cannot be written down: {error.strerror}"
+            raise StoreError(what, where=str(folder), hint="Remove that folder.") from error
+        shutil.rmtree(folder, ignore_errors=True)
 
     def folder(self, pair_id: str) -> Path:
         """Return the folder of one pair."""
@@ -161,7 +182,10 @@ def pair_id_of(head: str, worker: str) -> str:
 
 def _read(path: Path) -> PairState | None:
     try:
-        return from_json(PairState, path.read_text(encoding="utf-8"))
+        state = from_json(PairState, path.read_text(encoding="utf-8"))
+        if state.format > _FORMAT:
+            raise ValueError("a newer harness wrote it; restore with that one")
+        return state
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
