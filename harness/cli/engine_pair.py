@@ -82,6 +82,7 @@ async def _restore(states: PairStates) -> list[PairEntry]:
         else:
             restored.append(entry)
             _say(f"restored {entry.line}")
+    states.remove_unused()
     for earlier in failures[:-1]:
         _say(str(earlier))
     if failures:

@@ -50,9 +50,8 @@ def problems_of(text: str) -> list[EnvProblem]:
             found.append(EnvProblem(line=number, what="it is not UTF-8, as compose reads it"))
         elif match is None:
             found.append(EnvProblem(line=number, what="it is no NAME=VALUE; the scripts would run it as a command"))
-        elif _splits(match[2].strip()):
-            what = f"the value of {match[1]} holds a space and no quotes; the scripts would run its second word"
-            found.append(EnvProblem(line=number, what=what))
+        elif problem := _problem(match[2].strip()):
+            found.append(EnvProblem(line=number, what=f"the value of {match[1]} {problem}"))
     return found
 
 
@@ -98,9 +97,20 @@ def _closing_quote(value: str) -> int:
     return min(position, len(value))
 
 
-def _splits(value: str) -> bool:
-    """An unquoted value with a second word that is no comment."""
+def _problem(value: str) -> str | None:
     if value[:1] in ("'", '"'):
-        return False
-    words = re.split(r"(?<!\\)\s+", value)
+        end = value.find("'", 1) if value[0] == "'" else _closing_quote(value)
+        if not 0 < end < len(value):
+            return "has a quote that is not closed on its line"
+        return "is followed by a word that the scripts would run" if _second_word(value[end + 1 :]) else None
+    if _second_word(value):
+        return "holds a space and no quotes; the scripts would run its second word"
+    if (len(value) - len(value.rstrip("\\"))) % 2:
+        return "ends with a backslash, which takes in the next line"
+    return None
+
+
+def _second_word(text: str) -> bool:
+    """Unquoted text goes on after a space, and not with a comment."""
+    words = re.split(r"(?<!\\)\s+", text)
     return len(words) > 1 and not words[1].startswith("#")

@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,6 +164,13 @@ class PairStates:
             what = f"the pair is back as it was, and that cannot be written down: {error.strerror}"
             raise StoreError(what, where=str(folder), hint="Remove that folder.") from error
         shutil.rmtree(folder, ignore_errors=True)
+
+    def remove_unused(self) -> None:
+        """Remove copies of a run that died before it changed anything: there may be keys in them."""
+        for folder in self.directory.glob("*"):
+            with suppress(LaunchError), self.locked(folder.name):
+                if not (folder / _STATE).exists():
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def folder(self, pair_id: str) -> Path:
         """Return the folder of one pair."""

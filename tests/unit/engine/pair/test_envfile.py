@@ -79,7 +79,17 @@ def test_marks_that_break_the_scripts_are_gone() -> None:
 
 @pytest.mark.parametrize(
     ("line", "what"),
-    [("NAME=my model", "NAME holds a space"), ("echo hello", "no NAME=VALUE"), ("A-B=1", "no NAME=VALUE")],
+    [
+        ("NAME=my model", "NAME holds a space"),
+        ("echo hello", "no NAME=VALUE"),
+        ("A-B=1", "no NAME=VALUE"),
+        ('A="x', "not closed"),
+        ("A='x", "not closed"),
+        ('A="x\\"', "not closed"),
+        ('A="x" y', "followed by a word"),
+        ("A='x' y", "followed by a word"),
+        ("A=x\\", "backslash"),
+    ],
 )
 def test_lines_that_the_scripts_would_run_are_named(line: str, what: str) -> None:
     problems = problems_of(f"A=1\n# comment\n{line}\n")
@@ -87,7 +97,24 @@ def test_lines_that_the_scripts_would_run_are_named(line: str, what: str) -> Non
     assert [(problem.line, what in problem.what) for problem in problems] == [(3, True)]
 
 
-@pytest.mark.parametrize("line", ["A=x # comment", "A='x y'", 'A="x y"', "A=x\\ y", "A=", "export A=1", ""])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A=x # comment",
+        "A='x y' # z",
+        'A="x" # "',
+        "A=''",
+        'A="\\""',
+        'A="x"y',
+        "A=x\\\\",
+        "A='x y'",
+        'A="x y"',
+        "A=x\\ y",
+        "A=",
+        "export A=1",
+        "",
+    ],
+)
 def test_lines_that_bash_reads_are_no_problem(line: str) -> None:
     assert problems_of(line) == []
 

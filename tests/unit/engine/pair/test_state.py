@@ -80,3 +80,15 @@ def test_one_that_cannot_be_read_is_told_after_the_others(states: PairStates, da
     assert next(found).pair_id == "b"
     with pytest.raises(StoreError, match="cannot be read"):
         next(found)
+
+
+def test_copies_of_a_run_that_changed_nothing_are_removed(states: PairStates) -> None:
+    states.keep("a", "0-worker.tar", b"KEY=1")
+    states.keep("b", "0-worker.tar", b"KEY=2")
+    states.keep("c", "0-worker.tar", b"KEY=3")
+    states.record(state_of("c"))
+
+    with states.locked("b"):  # it is just being written
+        states.remove_unused()
+
+    assert sorted(path.name for path in states.directory.iterdir()) == ["b", "c"]
