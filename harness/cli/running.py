@@ -25,6 +25,7 @@ from harness.records.journal import RunData, SessionStart
 from harness.records.summary import CellSummary
 from harness.report.headline import next_command
 from harness.report.labels import counted
+from harness.run.answer_key import AnswerChains
 from harness.run.driver import EngineDriver, RehearsalDriver
 from harness.run.kept_texts import KeptTexts
 from harness.run.outcome import exit_code
@@ -162,6 +163,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
             prompt_cache=SessionTexts(PromptCache(cache_folder(os.environ))),
             on_event=progress.on_event,
             keep_texts=KeptTexts(run.folder.path).keep if run.keep_text else None,
+            chain_answer=AnswerChains(run.folder.path, simulated=planned.scenario is not None).of,
         )
         await run_session(task, tools)
 

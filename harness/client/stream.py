@@ -103,6 +103,12 @@ def delivered_text(exchange: Exchange) -> tuple[str, str]:
     return "".join(chunk.reasoning for chunk in chunks), "".join(chunk.answer for chunk in chunks)
 
 
+def delivered_token_ids(exchange: Exchange) -> tuple[int, ...]:
+    """Return the ids of all tokens of a streamed reply, () where the server gives none. As private as its text."""
+    chunks = [_read_chunk(event) for event in decode_events(exchange.body_reads())]
+    return tuple(token for chunk in chunks for token in chunk.token_ids or ())
+
+
 def error_message(body: bytes) -> str | None:
     """Return the server's own words in the JSON body of a refused request; None if there are none."""
     try:

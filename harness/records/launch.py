@@ -7,6 +7,7 @@ from typing import Literal
 
 from harness.records.cell import Configuration, KnobValue
 from harness.records.host import NodeFacts, NodeSample
+from harness.records.sanity import GreedyAnswer
 from harness.records.speculation import SpeculationStats
 
 LaunchOutcome = Literal["measured", "failed_to_boot", "wrong_configuration", "died", "slow_canary", "interrupted"]
@@ -74,3 +75,4 @@ class LaunchRecord:
     speculation: SpeculationStats | None = None  # of an engine that counts drafts per launch, by its log
     nodes: tuple[NodeFacts, ...] = ()  # before the engine was started; () where nobody asked
     samples: tuple[NodeSample, ...] = ()  # while cells were measured
+    greedy: tuple[GreedyAnswer, ...] = ()  # to fixed prompts, after the cells

@@ -49,6 +49,7 @@ class RequestRecord:
     reasoning_tokens: int | None = None
     text_sha256: str | None = None  # of the delivered text, for sameness
     token_ids_sha256: str | None = None
+    answer_chain: str | None = None  # of a greedy answer to a user's prompt: keyed, four hex digits a token
     repeated_tail_ratio: float | None = None  # share of the output that only repeats its last few tokens
     speculation: RequestSpeculation | None = None
     coalesced_reads: int = 0  # socket reads that brought more than one event

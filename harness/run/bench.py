@@ -12,7 +12,7 @@ import httpx
 
 from harness.client.endpoint import Endpoint, count_tokens, probe
 from harness.client.load import LoadResult, run_closed_loop
-from harness.client.openai import PreparedRequest, prepare, read_timeout_s
+from harness.client.openai import PreparedRequest, Sent, prepare, read_timeout_s
 from harness.client.recorded import count_recorded, prepare_recorded
 from harness.client.redact import ApiKey
 from harness.engine.endpoint import api_key
@@ -38,6 +38,7 @@ _DRAFTING_LOAD = LoadPoint(
 
 
 KeepTexts = Callable[[str, LoadResult], None]  # by trial id
+ChainAnswer = Callable[[Sent], str | None]  # keyed hashes of an answer; None where it is not to be compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class Bench:
     seed: int
     death: asyncio.Event  # set once the engine's process has ended
     keep_texts: KeepTexts | None = None  # None, unless the user asked for it
+    chain_answer: ChainAnswer | None = None
 
     async def counters(self) -> CounterSnapshot | None:
         """One scrape; None where the engine exports no counters. Raises EndpointError."""
@@ -116,7 +118,12 @@ class Bench:
 
 @asynccontextmanager
 async def bench_for(
-    reached: Reached, clock: Clock, *, seed: int, keep_texts: KeepTexts | None = None
+    reached: Reached,
+    clock: Clock,
+    *,
+    seed: int,
+    keep_texts: KeepTexts | None = None,
+    chain_answer: ChainAnswer | None = None,
 ) -> AsyncIterator[Bench]:
     """Probe the engine and hold its clients open.
 
@@ -151,6 +158,7 @@ async def bench_for(
                 seed=seed,
                 death=death,
                 keep_texts=keep_texts,
+                chain_answer=chain_answer,
             )
         finally:
             watcher.cancel()

@@ -20,12 +20,14 @@ from harness.records.cell import Cell
 from harness.records.events import LaunchReady, Note, TrialStarted
 from harness.records.launch import CanaryReading, LaunchOutcome, LaunchRecord, LiveIdentity
 from harness.records.plan import PlannedLaunch, PlannedTrial
+from harness.records.sanity import GreedyAnswer
 from harness.records.speculation import SpeculationStats
 from harness.records.trial import TrialRecord
-from harness.run.bench import Bench, KeepTexts, bench_for
+from harness.run.bench import Bench, ChainAnswer, KeepTexts, bench_for
 from harness.run.canary import CanaryReference, CanaryVerdict, judge
 from harness.run.canary_reading import read_canary
 from harness.run.driver import EngineDriver, Reached
+from harness.run.sanity import read_greedy
 from harness.run.streams import Prompts
 from harness.run.trial import TrialTask, measure_trial
 from harness.units import format_change
@@ -59,6 +61,7 @@ class LaunchTask:
     trials_before: int  # of the run, for progress
     trials_in_all: int
     keep_texts: KeepTexts | None = None
+    chain_answer: ChainAnswer | None = None
 
 
 class _SlowBootError(EngineError):
@@ -114,6 +117,7 @@ class _Account:
         self.verdict: CanaryVerdict | None = None
         self.reason: str | None = None
         self.log_tail: tuple[str, ...] = ()
+        self.greedy: tuple[GreedyAnswer, ...] = ()
 
     def close(self, outcome: LaunchOutcome) -> LaunchRecord:
         """Return the record as it stands."""
@@ -143,6 +147,7 @@ class _Account:
             untested=engine.untested if engine else None,
             nodes=engine.hosts.facts if engine and engine.hosts else (),
             samples=tuple(engine.hosts.samples) if engine and engine.hosts else (),
+            greedy=self.greedy,
             simulated=task.driver.simulated,
             speculation=self._speculation(),
         )
@@ -161,7 +166,9 @@ class _Account:
 
 async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> LaunchOutcome:
     engine = reached.engine
-    async with bench_for(reached, task.setting.clock, seed=task.seed, keep_texts=task.keep_texts) as bench:
+    async with bench_for(
+        reached, task.setting.clock, seed=task.seed, keep_texts=task.keep_texts, chain_answer=task.chain_answer
+    ) as bench:
         account.live = await _identity(task, bench)
         task.setting.on_event(LaunchReady(ready_s=engine.ready_s, proof=account.live.proof))
         source = task.prompts_for(bench, task.setting.launch_id)
@@ -177,6 +184,7 @@ async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> Lau
             if account.reason is not None:
                 return "died"
         account.after = await read_canary(bench, source, name="canary-after")
+        account.greedy = await read_greedy(bench)
         if bench.death.is_set():
             account.reason = await engine.died()
             return "died"

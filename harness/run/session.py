@@ -19,7 +19,7 @@ from harness.records.journal import LaunchStart, RunNote, SessionEnd, SessionOut
 from harness.records.launch import LaunchRecord
 from harness.records.plan import Plan, PlannedLaunch
 from harness.records.trial import MEASURING_VERSION, TrialRecord
-from harness.run.bench import Bench, KeepTexts
+from harness.run.bench import Bench, ChainAnswer, KeepTexts
 from harness.run.canary import CanaryReference, family, judge
 from harness.run.driver import EngineDriver, RunSetting
 from harness.run.launching import LaunchTask, run_launch
@@ -47,6 +47,7 @@ class Tools:
     prompt_cache: TextStore | None
     on_event: OnEvent
     keep_texts: KeepTexts | None = None
+    chain_answer: ChainAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +197,7 @@ class _Session:
             trials_before=self._pace.done_trials,
             trials_in_all=self._pace.trials,
             keep_texts=self._tools.keep_texts,
+            chain_answer=self._tools.chain_answer,
         )
         return await run_launch(launch_task, self._write_launch)
 

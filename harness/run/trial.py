@@ -103,7 +103,7 @@ async def _window(bench: Bench, task: TrialTask, prompts: TrialPrompts) -> _Wind
         bench.keep_texts(task.trial_id, result)
     return _Window(
         fills=fills,
-        requests=result.requests,
+        requests=_chained(bench, result),
         counters=await _counted(bench, before, result),
         client=result.client,
         warmup=warmup,
@@ -119,6 +119,17 @@ async def _fill(bench: Bench, prompts: TrialPrompts, load: LoadPoint) -> tuple[R
     single = replace(load, concurrency=1, output=OutputLength(tokens=1))
     result = await bench.replay(bench.prepared([StreamPlan(prompts=prompts.fills)], single, seed=0), single)
     return result.requests
+
+
+def _chained(bench: Bench, result: LoadResult) -> tuple[RequestRecord, ...]:
+    """The requests, with the hashes by which greedy answers to a user's prompts can be compared."""
+    if bench.chain_answer is None:
+        return result.requests
+    chains = {(sent.prepared.stream, sent.prepared.turn): bench.chain_answer(sent) for sent in result.sent}
+    return tuple(
+        replace(request, answer_chain=chain) if (chain := chains.get((request.stream, request.turn))) else request
+        for request in result.requests
+    )
 
 
 async def _counted(bench: Bench, before: CounterSnapshot | None, result: LoadResult) -> CounterDelta:

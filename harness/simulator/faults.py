@@ -59,6 +59,7 @@ class Faults:
     engine_dies_after_s: float | None = None  # of engine time with work to do
     loop_share: float = 0.0  # of requests whose text falls into a repetition loop
     loop_log_odds: float = 3.5  # of drafts in such a loop: nearly all are accepted
+    other_text_share: float = 0.0  # of requests whose text is another one where drafts are made: a broken verifier
     capture_limit_tokens: int | None = None  # graphs captured for fewer tokens than asked for
 
 
@@ -86,6 +87,11 @@ def stall_s(faults: Faults, *, shape: str, seed: int, launch_key: str) -> float:
 def loops(faults: Faults, *, seed: int, launch_key: str, request_key: str) -> bool:
     """Return whether a request's text falls into a loop."""
     return _hits(faults.loop_share, seed, launch_key, f"loop {request_key}")
+
+
+def says_other_text(faults: Faults, *, k: int, seed: int, request_key: str) -> bool:
+    """Return whether drafts change what a request is answered."""
+    return k > 0 and _hits(faults.other_text_share, seed, "other text", request_key)
 
 
 def live_k(faults: Faults, asked_k: int) -> int:

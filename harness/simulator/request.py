@@ -124,6 +124,9 @@ def fate_of(order: Order, scenario: Scenario, speculation: Speculation, *, launc
         context_tokens=tokens_in(order.prompt),
     )
     uniforms = tuple(map(float, rng.random(output_tokens + 1)))
+    request_key = f"{order.key} {sampling}"
+    if fault.says_other_text(scenario.faults, k=speculation.k, seed=scenario.seed, request_key=request_key):
+        rng = generator(scenario.seed, request_key, f"other text at k {speculation.k}")
     answer = Answer(rng, opening=order.opening, loops=looping)
     return Fate(answer=answer, output_tokens=output_tokens, law=law, uniforms=uniforms)
 

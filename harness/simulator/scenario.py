@@ -117,6 +117,7 @@ class _FaultsFile(FileModel):
     engine_dies_after_s: _NotNegative | None = None
     loop_share: _Share = 0.0
     loop_log_odds: float = 3.5
+    other_text_share: _Share = 0.0
     capture_limit_tokens: _Count | None = None
 
 

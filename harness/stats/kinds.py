@@ -57,6 +57,7 @@ KINDS: dict[str, DoubtKind] = {
     "sent_late": _doubtful("the engine fell behind the times at which requests were due"),
     "recorded_reuse_differs": _doubtful("a replayed trace found more or less in the cache than it has in common"),
     "too_few_drafts": _doubtful("too few drafts for a precise acceptance"),
+    "greedy_text_differs": _doubtful("at temperature 0 the arms say other things, early in most prompts"),
     "kv_tokens_differ": _doubtful("launches of one configuration had unlike amounts of KV cache"),
 }
 
