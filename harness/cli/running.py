@@ -14,6 +14,7 @@ from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
 from harness.cli.machines import Machines, machines_from
 from harness.cli.signals import RunSignals
+from harness.cli.time_left import require_room
 from harness.engine.clock import SystemClock
 from harness.engine.registry import default_registry
 from harness.engine.shell import LocalShell
@@ -103,6 +104,7 @@ def _interrupted(run: _Run, *, launches: int | None) -> Interrupted:
 def _started(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Run:
     root, command = root_of(options.root, options.site), wishes.command
     planned = plan_from(options)
+    require_room(planned, options)
     clock = SystemClock()
     launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
     run_id = new_run_id(clock.stamp(), _run_name(planned), os.getpid())
@@ -120,6 +122,7 @@ def _resumed(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     root, planned = root_of(options.root, options.site), plan_from(options)
     folder, earlier = stored_run(wishes.resume, root, sweep=_run_name(planned))
     planned = plan_from(options, earlier=earlier)
+    require_room(planned, options)
     return _Run(folder=folder, root=root, planned=planned, earlier=earlier, command=wishes.command, machines=machines)
 
 

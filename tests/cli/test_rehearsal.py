@@ -168,6 +168,25 @@ def test_a_sweep_ends_by_the_time_that_is_named(
     assert "launch 4/" not in said
 
 
+def test_a_time_in_which_no_launch_fits_is_refused_with_what_it_would_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SWEEP)
+    soon = (datetime.now() + timedelta(minutes=4)).strftime("%H:%M")  # a boot takes 8
+
+    assert run("sweep", "small.yaml", "--engine", "simulated", "--finish-by", soon) == 2
+    said = capsys.readouterr().err
+    assert "--finish-by: no launch fits: " in said
+    assert f"are left until {soon}, and the shortest needs about 8 min" in said
+    assert "harness plan small.yaml" in said
+    assert not (tmp_path / "results").exists()
+
+    (tmp_path / "small.yaml").write_text(f"{SWEEP}\nbudget: {{time: 2m}}\n")
+    assert run("sweep", "small.yaml", "--engine", "simulated") == 2
+    assert "small: budget: no launch fits: 2 min are left, and" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("when", ["25:00", "soon", "6"])
 def test_a_time_that_is_none_is_refused(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
