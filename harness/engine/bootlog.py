@@ -81,11 +81,15 @@ def _speculative_config(line: str) -> SpeculativeConfig | None:
     return None
 
 
+# What literal_eval raises: an unhashable member of a set and too deep a nesting are among it.
+_NO_LITERAL = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
+
+
 def _from_arguments(text: str) -> SpeculativeConfig | None:
     """The entry in the dict that vLLM prints of its command line; None where it has none or is no literal."""
     try:
         arguments = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except _NO_LITERAL:
         return None
     configuration = arguments.get("speculative_config") if isinstance(arguments, dict) else None
     if not isinstance(configuration, dict):
@@ -100,7 +104,7 @@ def _from_repr(text: str) -> SpeculativeConfig:
 def _literal(text: str) -> KnobValue | None:
     try:
         value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError):
+    except _NO_LITERAL:
         return text.strip()
     return value if _is_plain(value) else text.strip()
 
