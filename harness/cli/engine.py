@@ -9,7 +9,7 @@ import click
 
 from harness.cli import engine_restore as restore
 from harness.cli import engine_up as up
-from harness.cli.engine_pair import pair_entries
+from harness.cli.engine_pair import list_pairs
 from harness.cli.streams import write_document
 from harness.engine.clock import SystemClock
 from harness.engine.orphans import EngineEntry, find_engines, remove_orphans
@@ -35,18 +35,17 @@ def status(as_json: bool, keep: bool) -> None:
     """List engines; those whose harness is dead are stopped."""
     registry = default_registry()
     entries = find_engines(registry)
-    pairs = pair_entries(default_states())
+    pairs = list_pairs(default_states())
     stopped = [] if keep else asyncio.run(remove_orphans(registry, clock=SystemClock()))
     if as_json:
         engines = [_document(entry, stopped) for entry in entries]
-        write_document(json.dumps({"engines": engines, "pairs": [pair.document() for pair in pairs]}, indent=2))
+        write_document(json.dumps({"engines": engines, **pairs.documents()}, indent=2))
         return
-    if not entries and not pairs:
+    if not entries and not pairs.entries and not pairs.unreadable:
         click.echo("no engine of this tool is running", err=True)
     for entry in entries:
         click.echo(_line(entry, stopped), err=True)
-    for pair in pairs:
-        click.echo(pair.line + ("" if pair.owned else "; `harness engine restore` puts it back"), err=True)
+    pairs.say()
 
 
 @command.command("down")
@@ -59,8 +58,7 @@ def down(even_owned: bool) -> None:
         click.echo(f"stopped {_name(entry)}", err=True)
     if not stopped:
         click.echo("nothing to stop", err=True)
-    for pair in pair_entries(default_states()):
-        click.echo(pair.line + ("" if pair.owned else "; `harness engine restore` puts it back"), err=True)
+    list_pairs(default_states()).say()
 
 
 command.add_command(up.command)

@@ -124,11 +124,16 @@ class PairDriver:
         data = _pair_of(specs[0])
         names = names_of(data)
         rig = await checkout_rig(self._site, self._checkout(), names)
-        assert rig.checkout is not None  # of this kind of rig
+        assert rig.checkout is not None and rig.compose_file is not None  # of this kind of rig
         untested = await require_generation(rig.pair.head, rig.checkout, specs)
-        await require_passed_on(rig.pair.head, rig.checkout, specs)
+        await require_passed_on(rig.pair.head, rig.checkout, specs, compose_file=rig.compose_file)
         launcher = CheckoutLauncher(
-            pair=rig.pair, folder=rig.checkout, work_folder=rig.work_folder, clock=setting.clock, names=names
+            pair=rig.pair,
+            folder=rig.checkout,
+            work_folder=rig.work_folder,
+            clock=setting.clock,
+            names=names,
+            compose_file=rig.compose_file,
         )
         return _Way(
             rig=rig,

@@ -57,7 +57,7 @@ async def place_of(task: Examination) -> PairPlace:
         raise InputError("only a checkout of a pair makes a site file", hint="Name it: --checkout DIR.")
     place, found = await _place(task)
     if place is None:
-        first = next(iter(found))
+        first = next(finding for finding in found if finding.level == "fail")
         raise InputError(first.what, where=first.evidence or None, hint=first.remedy)
     return place
 
@@ -66,7 +66,9 @@ async def _place(task: Examination) -> tuple[PairPlace | None, list[Finding]]:
     recipe, pair, site = task.recipe.recipe, task.recipe.recipe.pair, task.site
     assert pair is not None  # checked by examine
     wanted = Wanted(
-        image=spelled_out(recipe, "image", task.knobs), checkpoint=spelled_out(recipe, "checkpoint", task.knobs)
+        image=spelled_out(recipe, "image", task.knobs),
+        checkpoint=spelled_out(recipe, "checkpoint", task.knobs),
+        recipe=recipe.recipe,
     )
     if site.checkout is not None:
         return await checkout_place(site, pair, site.checkout, wanted)

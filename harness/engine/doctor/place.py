@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from harness.engine.doctor.scripts import script_findings
 from harness.engine.pair.containers import Container
 from harness.engine.pair.envfile import normalised, parse_env, problems_of
 from harness.engine.pair.inventory import Inventory, NodeEntry, nodes_of
@@ -76,12 +77,13 @@ class Wanted:
 
     image: str | None = None
     checkpoint: str | None = None  # repository@revision
+    recipe: str = ""  # its name, for remedies
 
 
 async def checkout_place(
     site: Site, pair: Pair, checkout: str, wanted: Wanted
 ) -> tuple[PairPlace | None, list[Finding]]:
-    """Return the pair that the env file of a checkout describes; None where it cannot be read, and what is wrong."""
+    """Return the pair that the env file of a checkout describes; None where it cannot be read, and what was found."""
     head = node_of("head", site.hosts.get("head"))
     own = pair.checkout
     if own is None:
@@ -110,6 +112,7 @@ async def checkout_place(
     ]
     environment = parse_env(text)
     found += _file_findings(environment, pair.variables, path)
+    found += await script_findings(head, own, folder, environment, recipe=wanted.recipe)
     host = site.hosts.get("worker") or _host(environment.get(pair.variables.worker or "", ""))
     if pair.nodes == 2 and host is None:
         remedy = f"Set {pair.variables.worker} in the env file, or name the worker in the site file."

@@ -8,7 +8,7 @@ from harness.engine.diagnosis import remedy_for, root_cause
 from harness.engine.endpoint import endpoint_for
 from harness.engine.pair.bundled import ApiKey, BundledLaunch
 from harness.engine.pair.inventory import Inventory
-from harness.engine.pair.launcher import OnProgress, Pair, TrialLaunch, rank_tail, ranks_of
+from harness.engine.pair.launcher import OnOutput, OnProgress, Pair, TrialLaunch, rank_tail, ranks_of
 from harness.engine.pair.ranks import prepare, start, stop
 from harness.errors import EngineError, HostError, LaunchError
 from harness.records.clock import Clock
@@ -45,6 +45,9 @@ class BundledLauncher:
         on_progress("starting the ranks, the worker first")
         await start(self.pair.nodes, ranks)
         await self._wait(launch)
+
+    async def smoke_test(self, launch: TrialLaunch, on_progress: OnProgress, on_output: OnOutput) -> None:
+        """There is no script to run: the requests that prove the live configuration are the first test."""
 
     async def stop(self, launch: TrialLaunch) -> None:
         """Remove both ranks and our files. Raises HostError where one may still run."""

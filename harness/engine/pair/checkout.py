@@ -7,17 +7,18 @@ failed start leaves both, and nothing but the containers themselves tells which 
 from __future__ import annotations
 
 import posixpath
-import re
 from dataclasses import dataclass
 
 from harness.engine.diagnosis import remedy_for, root_cause
+from harness.engine.pair.clean import in_clean_environment
 from harness.engine.pair.derived import merged, without_speculation
 from harness.engine.pair.envfile import normalised, parse_env, problems_of, with_values
 from harness.engine.pair.jobs import Job, start_job
-from harness.engine.pair.launcher import OnProgress, Pair, TrialLaunch, rank_tail, ranks_of, remove_ranks
+from harness.engine.pair.launcher import OnOutput, OnProgress, Pair, TrialLaunch, rank_tail, ranks_of, remove_ranks
 from harness.engine.pair.messages import StartFailure, explain_start, progress_of
 from harness.engine.pair.names import CheckoutNames
 from harness.engine.redact import redacted_text
+from harness.engine.shell import Completed
 from harness.engine.ssh import HostUnreachableError
 from harness.errors import EngineError, HostError, InputError, LaunchError, WrongConfigurationError
 from harness.records.clock import Clock
@@ -28,9 +29,9 @@ _RANKS_EVERY_S = 3.0
 _GIVE_UP_S = 20.0  # of a script that was told to end: longer than its own sleeps
 _VALIDATE_TIMEOUT_S = 60.0
 _STOP_ATTEMPTS = 3
-_REFERENCE = re.compile(r"(?<!\$)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-_NEVER_EXPORTED = ("DSPARK_API_KEYS", "VLLM_API_KEY", "API_URL", "CHAT_URL", "API_HOST")
-_NEEDED = {"HOME", "PATH", "USER", "TMPDIR", "ENV_FILE", "COMPOSE_FILE"}
+_SMOKE_TIMEOUT_S = 240  # the script gives each of its requests, all sent at once, 180 s
+_LATE = 124  # the exit code of `timeout`
+_SAID_LINES = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,8 +43,8 @@ class CheckoutLauncher:
     work_folder: str  # on the head, ours alone: env files, and what scripts print
     clock: Clock
     names: CheckoutNames
+    compose_file: str  # in the folder: the checkout's, or what the operator's env file names
     wait_seconds: int = 1  # between two looks of the start script for the API
-    _interpolated: frozenset[str] = frozenset()  # what the compose file takes from the environment of the scripts
 
     async def start(self, launch: TrialLaunch, on_progress: OnProgress) -> None:
         """Write the files of the launch, validate, start, watch both ranks until the script ends.
@@ -63,6 +64,37 @@ class CheckoutLauncher:
         if failure is not None:
             raise failure.error()
         await self._require_same_environment(launch)
+
+    async def smoke_test(self, launch: TrialLaunch, on_progress: OnProgress, on_output: OnOutput) -> None:
+        """Run the checkout's smoke test against the trial, as its bring-up asks for after each start.
+
+        Raises:
+            LaunchError: it failed, or took too long; says what it printed.
+            HostUnreachableError: the head did not answer.
+        """
+        name = self.names.smoke
+        if name is None:
+            return
+        on_progress("smoke test of the launch")
+        limit = ("timeout", "--kill-after=5", str(_SMOKE_TIMEOUT_S))
+        done = await self._run_script(name, launch, timeout_s=_SMOKE_TIMEOUT_S + 30, before=limit)
+        lines = [line for line in redacted_text(done.output, launch.secrets).splitlines() if line.strip()]
+        on_output(tuple(f"{name}: {line}" for line in lines))
+        if done.returncode == 0:
+            return
+        how = f"ended with exit code {done.returncode}"
+        if done.returncode == _LATE:
+            how = f"did not end within {format_seconds(_SMOKE_TIMEOUT_S)}"
+        ranks = await ranks_of(self.pair, launch.project)
+        dead = f", and {found}" if (found := ranks.dead()) is not None else ""
+        said = " / ".join(lines[-_SAID_LINES:]) or "it said nothing"
+        raise LaunchError(
+            f"the pair came up, and its smoke test {how}{dead}: {said}",
+            where=posixpath.join(self.folder, name),
+            hint="The launch is not measured. The last lines of both ranks tell why; if your own server fails it too, "
+            "mend that first.",
+            log_tail=(*lines, *await rank_tail(self.pair, ranks, launch.secrets)),
+        )
 
     async def stop(self, launch: TrialLaunch) -> None:
         """Run the stop script until it and both hosts agree that nothing is left, then remove the launch's files."""
@@ -97,8 +129,7 @@ class CheckoutLauncher:
         text = await operator_env(self.pair, self.folder, self.names)
         await self.pair.head.run("mkdir", "-p", "-m", "700", self.work_folder)
         derived = await self._derived_compose(launch)
-        compose = posixpath.join(self.folder, self.names.compose_file)
-        self._interpolated = frozenset(_REFERENCE.findall(await self._read(compose))) - _NEEDED
+        compose = posixpath.join(self.folder, self.compose_file)
         if derived is not None:
             compose = self._compose_path(launch)
             await self.pair.head.write_file(compose, derived.encode(), mode=0o644)
@@ -132,7 +163,7 @@ class CheckoutLauncher:
 
     async def _derived_compose(self, launch: TrialLaunch) -> str | None:
         """The compose file of the launch; None where the checkout's own will do."""
-        base_path = posixpath.join(self.folder, self.names.compose_file)
+        base_path = posixpath.join(self.folder, self.compose_file)
         if not launch.overrides and launch.num_speculative_tokens != 0:
             return None
         text = await self._read(base_path)
@@ -175,39 +206,30 @@ class CheckoutLauncher:
             environment["COMPOSE_FILE"] = self._compose_path(launch)
         return environment
 
-    def _clean(self, script: str, launch: TrialLaunch) -> tuple[str, ...]:
-        """The script, without anything in its process environment that would win over the file or reach one rank only:
-        what is exported where the harness runs, and not in the file, would be seen by the head and not by the worker.
-        """
-        ours = self._process_variables(launch)
-        unset = {*launch.variables, *self._interpolated, *_NEVER_EXPORTED} - {*ours}
-        words = [word for name in sorted(unset) for word in ("-u", name)]
-        return ("env", *words, "bash", posixpath.join(self.folder, script))
+    async def _words(self, script: str, launch: TrialLaunch, *, before: tuple[str, ...] = ()) -> tuple[str, ...]:
+        words = (*before, "bash", posixpath.join(self.folder, script))
+        return in_clean_environment(words, await self._environment(launch))
 
-    async def _run_script(self, name: str, launch: TrialLaunch, *, timeout_s: float) -> StartFailure | None:
-        """Run a script to its end; None where it returned 0."""
+    async def _run_script(
+        self, name: str, launch: TrialLaunch, *, timeout_s: float, before: tuple[str, ...] = ()
+    ) -> Completed:
+        """Run a script to its end; ``before`` are words that it is run by."""
         await self.pair.head.run("mkdir", "-p", "-m", "700", self._job_folder(launch))
-        done = await self.pair.head.attempt(
-            *self._clean(name, launch),
-            environment=await self._environment(launch),
-            timeout_s=timeout_s,
-        )
-        if done.returncode == 0:
-            return None
-        return explain_start(done.returncode, redacted_text(done.output, launch.secrets), where=self.folder)
+        return await self.pair.head.attempt(*await self._words(name, launch, before=before), timeout_s=timeout_s)
 
     async def _validate(self, launch: TrialLaunch) -> None:
         if self.names.validate is None:
             return
-        failure = await self._run_script(self.names.validate, launch, timeout_s=_VALIDATE_TIMEOUT_S)
-        if failure is not None:
-            raise failure.error(doing=self.names.validate)
+        done = await self._run_script(self.names.validate, launch, timeout_s=_VALIDATE_TIMEOUT_S)
+        if done.returncode != 0:
+            said = redacted_text(done.output, launch.secrets)
+            raise explain_start(done.returncode, said, where=self.folder).error(doing=self.names.validate)
 
     async def _attempt(self, launch: TrialLaunch, on_progress: OnProgress) -> StartFailure | None:
         job = await start_job(
             self.pair.head,
-            self._clean(self.names.start, launch),
-            environment=await self._environment(launch),
+            await self._words(self.names.start, launch),
+            environment={},
             working_directory=self.folder,
             folder=self._job_folder(launch),
             launch_id=launch.launch_id,

@@ -44,6 +44,7 @@ class Restoration:
     lender: Lender
     states: PairStates
     on_note: OnNote
+    accept_smoke_failure: bool = False  # of a borrowed server, which runs otherwise as it did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,8 @@ async def _restore(back: Restoration) -> None:
     for node in back.pair.nodes:
         await node.script(_REMOVE_OURS, state.work_folder, state.checkout or "", state.trial_project)
     if state.borrowed is not None and state.borrowed.stopped:
-        for difference in await back.lender.give_back(state.borrowed):
+        accept = back.accept_smoke_failure
+        for difference in await back.lender.give_back(state.borrowed, accept_smoke_failure=accept):
             back.on_note(f"the operator's server runs again, but {difference}")
         back.on_note(f"the operator's server runs again: {describe(state.borrowed)}")
     back.states.forget(state.pair_id)

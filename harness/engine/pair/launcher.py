@@ -14,6 +14,7 @@ from harness.errors import EngineError
 from harness.recipe.spec import LaunchSpec
 
 OnProgress = Callable[[str], None]
+OnOutput = Callable[[tuple[str, ...]], None]  # lines for the launch's log, without secrets
 ONE_TIME_KEY = "HARNESS_ONE_TIME_KEY"  # in the environment of a spec: our own, not the engine's
 
 
@@ -106,6 +107,14 @@ class PairLauncher(Protocol):
         Raises:
             LaunchError: it did not come up; the ranks may still run, so call ``stop``.
             HostError, HostUnreachableError: a host was lost; likewise.
+        """
+
+    async def smoke_test(self, launch: TrialLaunch, on_progress: OnProgress, on_output: OnOutput) -> None:
+        """Send the requests by which the way to launch judges a start, if it has any.
+
+        Raises:
+            LaunchError: they were not answered.
+            HostUnreachableError: a host was lost.
         """
 
     async def stop(self, launch: TrialLaunch) -> None:

@@ -93,8 +93,14 @@ async def require_generation(head: Node, folder: str, specs: Sequence[LaunchSpec
     return None
 
 
-async def require_passed_on(head: Node, folder: str, specs: Sequence[LaunchSpec]) -> None:
+async def require_passed_on(head: Node, folder: str, specs: Sequence[LaunchSpec], *, compose_file: str) -> None:
     """Refuse a variable that neither the start script nor the compose file reads: every arm would be the same server.
+
+    Args:
+        head: where the checkout lies.
+        folder: the checkout.
+        specs: every configuration of the run.
+        compose_file: in that folder; what the launches start from.
 
     Raises:
         InputError: names the variable.
@@ -105,7 +111,7 @@ async def require_passed_on(head: Node, folder: str, specs: Sequence[LaunchSpec]
         checkout = spec.pair.data.checkout if spec.pair else None
         if checkout is None:
             continue
-        files = (checkout.scripts.start, checkout.compose_file, *(spec.pair.overrides if spec.pair else ()))
+        files = (checkout.scripts.start, compose_file, *(spec.pair.overrides if spec.pair else ()))
         for name in files:
             if name not in texts:
                 content = await head.read_file(posixpath.join(folder, name))

@@ -46,6 +46,7 @@ class Rig:
     keeping: tuple[Keeping, ...]
     site: Site
     names: CheckoutNames | None  # of the checkout's files
+    compose_file: str | None = None  # in the checkout: what the operator's scripts start from
 
     @property
     def trial_project(self) -> str:
@@ -122,6 +123,7 @@ async def checkout_rig(site: Site, checkout: str, names: CheckoutNames) -> Rig:
         ),
         site=site,
         names=names,
+        compose_file=operators_compose(environment, folder, home, names.compose_file, where=env_path),
     )
 
 
@@ -169,7 +171,9 @@ def holding_of(rig: Rig, back: Restoration, use: Use) -> Holding:
     )
 
 
-def restoration_from(state: PairState, states: PairStates, *, clock: Clock, on_note: OnNote) -> Restoration:
+def restoration_from(
+    state: PairState, states: PairStates, *, clock: Clock, on_note: OnNote, accept_smoke_failure: bool = False
+) -> Restoration:
     """Return how to put a pair back from its state alone: the site file may have changed since."""
     head = node_of("head", None if state.head == THIS_MACHINE else Host(address=state.head))
     worker = node_of("worker", Host(address=state.worker)) if state.worker else None
@@ -187,7 +191,43 @@ def restoration_from(state: PairState, states: PairStates, *, clock: Clock, on_n
         clock=clock,
         on_progress=on_note,
     )
-    return Restoration(pair_id=state.pair_id, pair=pair, lender=lender, states=states, on_note=on_note)
+    return Restoration(
+        pair_id=state.pair_id,
+        pair=pair,
+        lender=lender,
+        states=states,
+        on_note=on_note,
+        accept_smoke_failure=accept_smoke_failure,
+    )
+
+
+def operators_compose(
+    environment: Mapping[str, str], folder: str, home: str, default: str, *, where: str | None = None
+) -> str:
+    """Return the compose file that the operator's scripts start from: the checkout's own, or the one that is named.
+
+    Args:
+        environment: the operator's env file, which wins over the scripts' default.
+        folder: the checkout.
+        home: of the operator, on the head.
+        default: the checkout's own file.
+        where: the env file, for the error.
+
+    Raises:
+        InputError: it lies elsewhere: what it mounts is resolved from where it lies, so that a copy of it for a trial
+            would have to lie there too.
+    """
+    named = environment.get("COMPOSE_FILE")
+    if not named:
+        return default
+    path = posixpath.normpath(posixpath.join(folder, _without_variables(named, home, where=where)))
+    if posixpath.dirname(path) != folder:
+        raise InputError(
+            f"COMPOSE_FILE names a file outside the checkout: {named}",
+            where=where,
+            hint=f"Move it to {folder}, where the paths in it begin on both nodes, or take COMPOSE_FILE out.",
+        )
+    return posixpath.basename(path)
 
 
 def node_of(role: Role, host: Host | None) -> Node:
@@ -199,14 +239,19 @@ def node_of(role: Role, host: Host | None) -> Node:
 
 def _under_home(path: str, home: str, *, where: str | None = None) -> str:
     """``~``, $HOME and ${HOME} worked out; nothing else of a shell's is."""
+    path = _without_variables(path, home, where=where)
+    if not posixpath.isabs(path):
+        raise InputError(f"not an absolute path: {path}", where=where, hint="Write the whole path, or ~/...")
+    return posixpath.normpath(path)
+
+
+def _without_variables(path: str, home: str, *, where: str | None) -> str:
     for prefix in ("~/", "$HOME/", "${HOME}/"):
         if path.startswith(prefix):
             path = posixpath.join(home, path[len(prefix) :])
     if "$" in path or "`" in path:
         raise InputError(f"cannot tell which folder {path} is", where=where, hint="Write it without variables.")
-    if not posixpath.isabs(path):
-        raise InputError(f"not an absolute path: {path}", where=where, hint="Write the whole path, or ~/...")
-    return posixpath.normpath(path)
+    return path
 
 
 def _answering(environment: Mapping[str, str]) -> str:

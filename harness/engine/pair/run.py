@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from harness.engine.endpoint import endpoint_for
 from harness.engine.launch import LaunchSetting, named_model, secrets_of
@@ -63,24 +64,35 @@ class HeldPair:
         async with following(self.pair, self.project, setting.log_path, setting.clock):
             try:
                 facts = await read_hosts(self.pair.nodes, setting.clock)
-                started_s = setting.clock.now_s()
-                await self._start(launch, setting)
+                ready_s = await self._start(launch, setting)
                 async with sampling(self.pair.nodes, setting.clock) as samples:
                     hosts = HostAccount(facts=facts, samples=samples)
-                    yield await self._engine(setting, launch, started_s, hosts)
+                    yield await self._engine(setting, launch, ready_s, hosts)
             finally:
                 await self.launcher.stop(launch)
 
-    async def _start(self, launch: TrialLaunch, setting: LaunchSetting) -> None:
+    async def _start(self, launch: TrialLaunch, setting: LaunchSetting) -> float:
+        """Bring the ranks up and let them answer a few requests; return how long the first took."""
         telling = asyncio.create_task(_tell_progress(launch.spec, setting))
+
+        def tell(text: str) -> None:
+            setting.on_event(LaunchProgress(text=text))
+
+        def log(lines: tuple[str, ...]) -> None:
+            _append(setting.log_path, lines)
+
+        started_s = setting.clock.now_s()
         try:
-            await self.launcher.start(launch, lambda text: setting.on_event(LaunchProgress(text=text)))
+            await self.launcher.start(launch, tell)
+            ready_s = setting.clock.now_s() - started_s
+            await self.launcher.smoke_test(launch, tell, log)
         except HostUnreachableError as lost:
             hint = f"{lost.hint or ''} Then carry on with --resume.".strip()
             raise HostError(lost.what, where=lost.where, hint=hint) from lost
         finally:
             telling.cancel()
             await asyncio.wait([telling])
+        return ready_s
 
     def _launch(self, spec: LaunchSpec, setting: LaunchSetting, *, address: str, key: str | None) -> TrialLaunch:
         return TrialLaunch(
@@ -94,7 +106,7 @@ class HeldPair:
         )
 
     async def _engine(
-        self, setting: LaunchSetting, launch: TrialLaunch, started_s: float, hosts: HostAccount
+        self, setting: LaunchSetting, launch: TrialLaunch, ready_s: float, hosts: HostAccount
     ) -> PairEngine:
         spec = launch.spec
         base_url = launch.base_url
@@ -115,7 +127,7 @@ class HeldPair:
             base_url=base_url,
             model=model.name,
             max_model_len=model.max_model_len,
-            ready_s=setting.clock.now_s() - started_s,
+            ready_s=ready_s,
             log=LogReader(path=setting.log_path),
             command=self.described_as,
             hosts=hosts,
@@ -141,6 +153,13 @@ class HeldPair:
                     where=node.name,
                     hint="`free -g` shows what is left. Reboot both hosts, then carry on with --resume.",
                 )
+
+
+def _append(log_path: Path, lines: tuple[str, ...]) -> None:
+    """In one write: the head's log is appended to by another process meanwhile."""
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("a", encoding="utf-8") as file:
+        file.write("".join(f"{line}\n" for line in lines))
 
 
 async def _tell_progress(spec: LaunchSpec, setting: LaunchSetting) -> None:

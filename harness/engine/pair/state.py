@@ -117,19 +117,16 @@ class PairStates:
         """Return the state of a pair; None where nothing has to be put back."""
         return _read(self.folder(pair_id) / _STATE)
 
-    def all(self) -> Iterator[PairState]:
-        """Every pair that has something to be put back. Raises StoreError after the last, where one cannot be read."""
-        unreadable: StoreError | None = None
+    def each(self) -> Iterator[PairState | StoreError]:
+        """Every pair that has something to be put back; where its record cannot be read, why."""
         for path in sorted(self.directory.glob(f"*/{_STATE}")):
             try:
                 state = _read(path)
             except StoreError as error:
-                unreadable = error
+                yield error
                 continue
             if state is not None:
                 yield state
-        if unreadable is not None:
-            raise unreadable
 
     @contextmanager
     def locked(self, pair_id: str) -> Iterator[None]:

@@ -43,7 +43,7 @@ bed; `settings`, what every bed of the session shares. Mark tests `system`.
     host.docker_calls() -> list[list[str]]   arguments of every docker command so far
     host.docker_fault(name, times=None), host.clear_faults()      the names are in standin/faults.py:
         daemon_down, image_missing, digest_differs, up_fails, stop_fails, rm_fails: what docker does wrong here;
-        never_ready, head_dies_in_boot, worker_dies, chat_500: what the rank on this host does wrong
+        never_ready, head_dies_in_boot, worker_dies, chat_500, later_chat_500: what the rank on this host does wrong
     host.kill_rank(project=None), host.stop_sshd(), host.start_sshd(), host.drop_ssh()
     host.power_off(), host.power_on(docker=True), host.reboot(docker=True), host.start_docker()
     host.set_memory_available(bytes), host.set_gpu({"temperature.gpu": 88}), host.set_units({"x.service": "active"})

@@ -125,3 +125,10 @@ def journal(bed: PairBed) -> list[dict[str, Any]]:
     """Return the lines of the newest run's journal."""
     (*_, newest) = sorted(bed.head.path(DESK).glob("results/*/journal.jsonl"))
     return [json.loads(line) for line in newest.read_text().splitlines()]
+
+
+def launch_logs(bed: PairBed) -> list[str]:
+    """Return the text of the newest run's logs of head ranks, in the order of launches."""
+    (*_, newest) = sorted(bed.head.path(DESK).glob("results/*/journal.jsonl"))
+    paths = (newest.parent / "logs").glob("*.log")
+    return [path.read_text() for path in sorted(paths) if not path.name.endswith(".worker.log")]

@@ -9,12 +9,14 @@ import pytest
 import yaml
 
 from tests.integration.pair.bed import PairBed
-from tests.integration.pair.checkouts import ENV_FILE, Checkout
+from tests.integration.pair.checkouts import ENV_FILE, Checkout, Generation
 from tests.integration.pair.runs import before, write_inventory, write_site, write_sweep
+from tests.integration.pair.tree import HOME
 from tests.system.driver import Done
 
 pytestmark = pytest.mark.system
 SITE = "~/harness/config/harness/site.yaml"
+START = f"{HOME}/dspark/start-deepseek-v4-flash-dspark.sh"
 
 
 def examined(bed: PairBed, checkout: Checkout, *wishes: str) -> Done:
@@ -37,6 +39,7 @@ def test_a_healthy_pair_that_serves(bed: PairBed, checkout: Checkout) -> None:
     well = {(finding["check"], finding["node"]) for finding in findings(done, "ok")}
     for check in ("ssh", "docker", "gid", "disk", "heat", "power"):
         assert {(check, "head"), (check, "worker")} <= well, check
+    assert ("generation", "head") in well
     assert {("image", None), ("checkpoint", None), ("clock", None), ("port", "head"), ("step", None)} <= well
     # A veth calls itself slower than the port of a Spark; and the server would not be touched.
     assert [finding["check"] for finding in findings(done, "warn")] == ["link", "link", "server"]
@@ -61,6 +64,8 @@ def test_a_healthy_pair_that_serves(bed: PairBed, checkout: Checkout) -> None:
             "head",
             "warn",
         ),
+        (lambda bed: bed.head.write(START, "#!/bin/sh\n"), "generation", "head", "warn"),
+        (lambda bed: bed.head.run(["rm", START]), "generation", "head", "fail"),
     ],
 )
 def test_what_is_not_well_is_named_with_its_remedy(
@@ -74,6 +79,15 @@ def test_what_is_not_well_is_named_with_its_remedy(
     assert found, done.out
     assert all(each["remedy"] for each in found)
     assert done.code == (3 if level == "fail" else 0)
+
+
+@pytest.mark.parametrize("generation", ["august", "september"])
+def test_the_generation_of_the_scripts_is_named(bed: PairBed, generation: Generation) -> None:
+    checkout = bed.install_standin_checkout(generation)
+
+    (found,) = [each for each in findings(examined(bed, checkout), "ok") if each["check"] == "generation"]
+
+    assert found["what"] == f"the scripts are of the {generation} generation"
 
 
 def test_a_unit_that_is_stuck_in_low_power_shows_under_load(bed: PairBed, checkout: Checkout) -> None:

@@ -104,6 +104,7 @@ def test_a_port_that_is_taken_is_named(bed: PairBed, was: Before) -> None:
         ("up_fails", "worker", "failed to boot"),
         ("up_fails", "head", "failed to boot"),
         ("chat_500", "head", "refused its first chat request"),
+        ("later_chat_500", "head", "its smoke test ended with exit code 1: "),
     ],
 )
 def test_a_boot_that_fails_is_a_result_and_the_next_is_tried(

@@ -15,6 +15,7 @@ from tests.system.driver import Started
 
 pytestmark = pytest.mark.system
 BORROW = ("--borrow", "--idle-for", "1s")
+SMOKE = "smoke-deepseek-v4-flash-dspark.sh"
 GIVING_BACK = "starting the operator's server again"
 
 
@@ -147,6 +148,44 @@ def test_ranks_of_another_run_are_no_server_to_borrow(bed: PairBed, checkout: Ch
     assert "a rank of another run" in second.err
     assert "harness engine restore" in second.err
     assert bed.harness("engine", "restore").code == 0
+    was.require_restored()
+
+
+def test_a_server_whose_smoke_test_never_passes_can_be_had_done_with(bed: PairBed, checkout: Checkout) -> None:
+    checkout.run("start")
+    environments = [host.rank().environment["MTP_NUM_TOKENS"] for host in bed.hosts]
+    bed.head.write(f"{checkout.head_folder}/{SMOKE}", "echo 'no luck today'; exit 7\n", mode=0o755)
+    was = before(bed, checkout)
+
+    run = start_sweep(bed, checkout).end()
+    again = bed.harness("engine", "restore")
+    accepted = bed.harness("engine", "restore", "--accept-smoke-failure")
+
+    assert run.code == again.code == 3
+    assert "came up, and its smoke test ended with exit code 7: " in run.err  # of the launch, which is not measured
+    for done in (run, again):
+        assert "the pair is not as it was found: its smoke test ended with 7: no luck today" in done.err
+        assert "harness engine restore --accept-smoke-failure" in done.err
+    assert accepted.code == 0, accepted.err
+    assert "its smoke test ended with 7: no luck today (accepted)" in accepted.err
+    assert [host.rank().environment["MTP_NUM_TOKENS"] for host in bed.hosts] == environments
+    was.require_restored()
+
+
+def test_what_is_exported_where_the_harness_runs_does_not_reach_the_server(bed: PairBed, checkout: Checkout) -> None:
+    checkout.set_variables({"MAX_NUM_SEQS": None})
+    checkout.run("start")
+    environments = [dict(host.rank().environment) for host in bed.hosts]
+    was = before(bed, checkout)
+    write_site(bed, checkout)
+    exported = {"MAX_NUM_SEQS": "3", "COMPOSE_PROJECT_NAME": "x", "VLLM_PORT": "9999", "WORKER_HOST": "10.0.0.9"}
+
+    name = write_sweep(bed, num_speculative_tokens=[5])
+    done = bed.harness("sweep", name, *BORROW, environment=exported)
+
+    assert done.code == 0, done.err
+    for host, environment in zip(bed.hosts, environments, strict=True):
+        assert {**host.rank().environment, "HOSTNAME": ""} == {**environment, "HOSTNAME": ""}
     was.require_restored()
 
 

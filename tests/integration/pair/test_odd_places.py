@@ -81,6 +81,44 @@ def test_what_is_exported_where_the_harness_runs_never_splits_the_ranks(bed: Pai
     assert run.end().code == 0
 
 
+def test_the_compose_file_that_the_operators_file_names_is_what_trials_start_from(
+    bed: PairBed, checkout: Checkout
+) -> None:
+    """As it stands, and with the speculation taken out."""
+    own = bed.head.path(f"{checkout.head_folder}/docker-compose.dspark.yml").read_text()
+    head, found, tail = own.partition("    environment:\n")
+    assert found
+    bed.head.write(f"{checkout.head_folder}/mine.yml", f"{head}{found}      MY_OWN: here\n{tail}")
+    checkout.set_variables({"COMPOSE_FILE": "mine.yml"})
+    write_site(bed, checkout)
+    was = before(bed, checkout)
+    run = bed.start_harness("sweep", write_sweep(bed, num_speculative_tokens=[0, 5]))
+    for number in (1, 2):
+        run.wait_for_text(f"trial {number}/")
+        for host in bed.hosts:
+            assert next(each for each in host.containers() if each.is_up).environment["MY_OWN"] == "here"
+
+    done = run.end()
+
+    assert done.code == 0, done.err
+    assert "no counter of drafts" in done.err
+    was.require_restored()
+
+
+def test_a_compose_file_outside_the_checkout_is_refused_and_named(bed: PairBed, checkout: Checkout) -> None:
+    checkout.set_variables({"COMPOSE_FILE": f"{HOME}/mine.yml"})
+    write_site(bed, checkout)
+
+    done = bed.harness("sweep", write_sweep(bed, num_speculative_tokens=[5]))
+    assert done.code == 2, done.err
+    assert f"COMPOSE_FILE names a file outside the checkout: {HOME}/mine.yml" in done.err
+    assert bed.head.docker_calls() == []
+
+    examined = bed.harness("doctor", "dspark-2x-spark")
+    assert examined.code == 3
+    assert "COMPOSE_FILE names a file outside the checkout" in examined.err
+
+
 def test_an_env_file_with_bytes_that_are_no_utf8(bed: PairBed, checkout: Checkout) -> None:
     """In a comment they are of no matter; in a value they are named."""
     write_site(bed, checkout)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.pair.bed import PairBed
 from tests.integration.pair.checkouts import COMPOSE_FILE, ENV_FILE
-from tests.integration.pair.runs import before, cells_of, write_site, write_sweep
+from tests.integration.pair.runs import before, cells_of, launch_logs, launches_of, write_site, write_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.recipe_checkout]
 
@@ -91,6 +91,24 @@ def test_the_harness_drives_whole_launches_through_it(bed: PairBed, public_check
     assert "positions 0 to 4" in done.err
     assert "positions 0 to 6" in done.err
     assert "no counter of drafts" in done.err
+    for log in launch_logs(bed):
+        assert "6-way smoke test against http://127.0.0.1:18888/v1/chat/completions" in log
+        assert "Smoke test passed: 6/6 requests succeeded." in log
+    was.require_restored()
+
+
+def test_a_launch_that_fails_its_smoke_test_is_not_measured(bed: PairBed, public_checkout: Path) -> None:
+    checkout = bed.install_checkout(public_checkout)
+    write_site(bed, checkout)
+    was = before(bed, checkout)
+    bed.head.docker_fault("later_chat_500", times=1)
+
+    done = bed.harness("sweep", write_sweep(bed, num_speculative_tokens=[5]), timeout_s=400)
+
+    assert done.code == 3, done.err
+    assert "its smoke test ended with exit code 1: " in done.err
+    assert "Smoke test failed." in done.err
+    assert [launch["outcome"] for launch in launches_of(bed)] == ["failed_to_boot"]
     was.require_restored()
 
 

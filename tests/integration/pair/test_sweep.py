@@ -13,6 +13,7 @@ from tests.integration.pair.runs import (
     before,
     cells_of,
     journal,
+    launch_logs,
     launches_of,
     site_text,
     sweep_text,
@@ -45,6 +46,11 @@ def test_each_configuration_is_launched_proved_and_taken_down(bed: PairBed) -> N
     assert len(proofs) == len(cells)
     assert all("positions 0 to" in line or "no counter of drafts" in line for line in proofs)
     assert {launch["outcome"] for launch in launches_of(bed)} == {"measured"}
+    logs = launch_logs(bed)
+    assert len(logs) == len(cells)
+    for log in logs:
+        assert "6-way smoke test against http://127.0.0.1:18888/v1/chat/completions" in log
+        assert "Smoke test passed: 6/6" in log
     was.require_restored()
 
 
@@ -144,6 +150,9 @@ def test_a_head_behind_ssh_serves_under_a_one_time_key(bed: PairBed, checkout: C
 
     assert done.returncode == 0, done.stderr
     assert "positions 0 to 4" in done.stderr
+    smoked = bed.worker.run(["sh", "-c", "grep -rh '[sS]moke test' ~/desk/results/*/logs"]).stdout
+    assert f"against http://{bed.head.address}:18888/" in smoked  # with the key, else it would be refused
+    assert "Smoke test passed: 6/6" in smoked
     kept = bed.worker.run(["sh", "-c", "grep -rh HARNESS_ONE_TIME_KEY ~/desk/results || true"]).stdout
     assert '"HARNESS_ONE_TIME_KEY":"***"' in kept
     was.require_restored()

@@ -21,11 +21,12 @@ NEVER_READY = "never_ready"  # rank 0 loads for ever
 HEAD_DIES_IN_BOOT = "head_dies_in_boot"  # rank 0 runs out of memory, after rank 1 has joined
 WORKER_DIES = "worker_dies"  # rank 1 dies before it joins
 CHAT_500 = "chat_500"  # rank 0 is ready, and answers chats with HTTP 500
+LATER_CHAT_500 = "later_chat_500"  # likewise, but for the first chat after a boot
 
 NAMES = frozenset(
     {
         *(DAEMON_DOWN, IMAGE_MISSING, DIGEST_DIFFERS, UP_FAILS, STOP_FAILS, RM_FAILS),
-        *(NEVER_READY, HEAD_DIES_IN_BOOT, WORKER_DIES, CHAT_500),
+        *(NEVER_READY, HEAD_DIES_IN_BOOT, WORKER_DIES, CHAT_500, LATER_CHAT_500),
     }
 )
 FILE = "faults.json"

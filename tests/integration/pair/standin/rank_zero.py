@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from datetime import UTC, datetime
@@ -32,10 +33,16 @@ def run(options: Options, settings: dict[str, Any], known: faults.Faults) -> int
         say(f"ValueError: {problem}", level="ERROR")
         return 1
     _say_boot(options, engine, settings["boot_s"] / 2)
+    chats = itertools.count()
+
+    def chats_fail() -> bool:
+        is_later = next(chats) > 0
+        return known.happens(faults.CHAT_500) or (is_later and known.happens(faults.LATER_CHAT_500))
+
     serving = serve(
         engine,
         served,
-        chats_fail=lambda: known.happens(faults.CHAT_500),
+        chats_fail=chats_fail,
         on_ready=lambda: _say_ready(served),
         on_access=lambda line: print(line, flush=True),
     )
