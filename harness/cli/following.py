@@ -6,6 +6,7 @@ import asyncio
 
 from harness.cli.display import progress_of
 from harness.errors import InputError
+from harness.records.check import CheckRecord, check_words
 from harness.records.events import Event, LaunchEnded, LaunchStarted, Note, RunStarted, TrialDone
 from harness.records.journal import LaunchStart, RunNote, SessionEnd
 from harness.records.launch import LaunchRecord
@@ -50,6 +51,8 @@ def _event(entry: Entry, launches: int) -> Event | None:
         return LaunchEnded(launch=entry)
     if isinstance(entry, RunNote):
         return Note(text=entry.text)
+    if isinstance(entry, CheckRecord):
+        return Note(text=check_words(entry))
     if isinstance(entry, SessionEnd) and entry.outcome != "finished":
         return Note(text=f"the run was {entry.outcome}{f': {entry.reason}' if entry.reason else ''}")
     return None

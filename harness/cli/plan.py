@@ -8,9 +8,11 @@ import click
 
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run
 from harness.cli.options import plan_options
+from harness.cli.site_checks import checks_of
 from harness.cli.streams import shown_if_possible, write_document
 from harness.records.codec import to_json
 from harness.report.terminal import print_plan, stderr_console
+from harness.sweep.site import load_site
 
 
 @click.command("plan")
@@ -25,7 +27,9 @@ def command(
     """Show what the sweep in FILE would launch, refuse and cost. Nothing is launched."""
     options = PlanOptions(**chosen)
     earlier = stored_run(resume, root_of(options.root, options.site))[1] if resume else None
-    plan = plan_from(options, earlier=earlier).plan
+    planned = plan_from(options, earlier=earlier)
+    checks_of(planned, load_site(options.site))
+    plan = planned.plan
     if as_json:
         write_document(to_json(plan))
         return

@@ -14,6 +14,7 @@ from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
 from harness.cli.machines import Machines, machines_from
 from harness.cli.signals import RunSignals
+from harness.cli.site_checks import checks_of
 from harness.cli.time_left import require_room
 from harness.engine.clock import SystemClock
 from harness.engine.registry import default_registry
@@ -27,6 +28,7 @@ from harness.records.summary import CellSummary
 from harness.report.headline import next_command
 from harness.report.labels import counted
 from harness.run.answer_key import AnswerChains
+from harness.run.checking import Checks
 from harness.run.driver import EngineDriver, RehearsalDriver
 from harness.run.kept_texts import KeptTexts
 from harness.run.outcome import exit_code
@@ -51,6 +53,7 @@ class _Run:
     earlier: RunData | None
     command: tuple[str, ...]
     machines: Machines
+    checks: Checks
     keep_text: bool = False
 
 
@@ -105,6 +108,7 @@ def _started(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     root, command = root_of(options.root, options.site), wishes.command
     planned = plan_from(options)
     require_room(planned, options)
+    checks = checks_of(planned, machines.site)
     clock = SystemClock()
     launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
     run_id = new_run_id(clock.stamp(), _run_name(planned), os.getpid())
@@ -114,7 +118,9 @@ def _started(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)  # a run that never began leaves no folder
         raise
-    return _Run(folder=folder, root=root, planned=planned, earlier=None, command=command, machines=machines)
+    return _Run(
+        folder=folder, root=root, planned=planned, earlier=None, command=command, machines=machines, checks=checks
+    )
 
 
 def _resumed(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Run:
@@ -123,7 +129,15 @@ def _resumed(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     folder, earlier = stored_run(wishes.resume, root, sweep=_run_name(planned))
     planned = plan_from(options, earlier=earlier)
     require_room(planned, options)
-    return _Run(folder=folder, root=root, planned=planned, earlier=earlier, command=wishes.command, machines=machines)
+    return _Run(
+        folder=folder,
+        root=root,
+        planned=planned,
+        earlier=earlier,
+        command=wishes.command,
+        machines=machines,
+        checks=checks_of(planned, machines.site),
+    )
 
 
 def _run_name(planned: PlannedSweep) -> str:
@@ -148,6 +162,8 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         stored_canaries=read_canaries(results, rig_id),
         keep_canaries=lambda canary: add_canary(results, rig_id, canary),
         replayed=planned.replayed,
+        checks=run.checks,
+        earlier_checks=run.earlier.checks if run.earlier else (),
     )
     with (
         signals.cancelling(asyncio.current_task()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -64,6 +65,7 @@ def _document(run: RunData) -> dict[str, object]:
             }
             for launch in run.launches
         ],
+        "checks": [asdict(check) for check in run.checks],
         "cells": [cell_document(summary) for summary in cells],
         "mix": workload_document(cells, run.plan.weights if run.plan is not None else {}),
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.records.cell import Configuration
+from harness.records.check import CheckRecord
 from harness.records.launch import LaunchRecord
 from harness.records.manifest import Manifest
 from harness.records.plan import Plan
@@ -65,6 +66,7 @@ class RunData:
     launch_starts: tuple[LaunchStart, ...] = ()
     sessions: tuple[SessionStart, ...] = ()
     ends: tuple[SessionEnd, ...] = ()
+    checks: tuple[CheckRecord, ...] = ()
     torn: bool = False  # the last line is incomplete: being written now, or cut by a crash
 
     @property

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from harness.records.cell import Cell, Configuration
+from harness.records.check import CheckRecord
 from harness.records.imported import IMPORTED_MARK
 from harness.records.journal import RunData
 from harness.records.launch import LaunchOutcome, LaunchRecord
@@ -61,6 +62,7 @@ class RunFacts:
     missing_trials: int  # planned, and in no record
     notes: tuple[str, ...] = ()  # written while the run was going on
     trial_spans: tuple[TrialSpan, ...] = ()  # in the order in which they were measured
+    checks: tuple[CheckRecord, ...] = ()
 
     @property
     def standings(self) -> tuple[Standing, ...]:
@@ -107,6 +109,7 @@ def run_facts(run: RunData, cells: tuple[CellSummary, ...]) -> RunFacts:
         missing_trials=_missing_trials(plan, run),
         notes=tuple(note.text for note in run.notes),
         trial_spans=_trial_spans(run, cells),
+        checks=run.checks,
     )
 
 

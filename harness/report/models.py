@@ -232,6 +232,16 @@ class BestConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckView:
+    """What a check of the site said of a configuration."""
+
+    configuration: str
+    result: str  # in one line, with the check's name
+    failed: bool
+    tail: tuple[str, ...]  # of its output, where it failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """A report, headline first."""
 
@@ -258,6 +268,7 @@ class ReportView:
     figures: tuple[FigureView, ...]
     timeline: TimelineView
     best: BestConfiguration | None
+    checks: tuple[CheckView, ...] = ()
 
     @property
     def drawn(self) -> tuple[FigureView | TimelineView, ...]:

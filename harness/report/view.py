@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.records.cell import Configuration
 from harness.records.metrics import BY_POSITION, METRICS
 from harness.report.best import EngineVariables, best_env
+from harness.report.check_view import check_views
 from harness.report.curves import figures
 from harness.report.facts import FAILED, RunFacts
 from harness.report.headline import headline
@@ -57,6 +58,7 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
         figures=figures(reading),
         timeline=timeline(reading),
         best=_best(reading, found, variables),
+        checks=check_views(reading),
     )
 
 

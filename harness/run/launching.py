@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.engine.identity import Probes, read_identity, require_configuration
 from harness.engine.launch import LaunchSetting, secrets_of
@@ -17,6 +17,7 @@ from harness.errors import EngineError, HarnessError, LaunchError, WrongConfigur
 from harness.metrics.session_stats import read_session_stats
 from harness.recipe.spec import LaunchSpec
 from harness.records.cell import Cell
+from harness.records.check import CheckRecord, check_words
 from harness.records.events import LaunchReady, Note, TrialStarted
 from harness.records.launch import CanaryReading, LaunchOutcome, LaunchRecord, LiveIdentity
 from harness.records.plan import PlannedLaunch, PlannedTrial
@@ -26,6 +27,7 @@ from harness.records.trial import TrialRecord
 from harness.run.bench import Bench, ChainAnswer, KeepTexts, bench_for
 from harness.run.canary import CanaryReference, CanaryVerdict, judge
 from harness.run.canary_reading import read_canary
+from harness.run.checking import CheckPlace, Checks, run_check
 from harness.run.driver import EngineDriver, Reached
 from harness.run.sanity import read_greedy
 from harness.run.streams import Prompts
@@ -62,6 +64,8 @@ class LaunchTask:
     trials_in_all: int
     keep_texts: KeepTexts | None = None
     chain_answer: ChainAnswer | None = None
+    checks: Checks = field(default_factory=dict)  # those that this configuration has not had yet
+    on_check: Callable[[CheckRecord], None] = field(default=lambda check: None)  # writes it down
 
 
 class _SlowBootError(EngineError):
@@ -185,10 +189,27 @@ async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> Lau
                 return "died"
         account.after = await read_canary(bench, source, name="canary-after")
         account.greedy = await read_greedy(bench)
+        await _check(task, bench)
         if bench.death.is_set():
             account.reason = await engine.died()
             return "died"
     return "measured"
+
+
+async def _check(task: LaunchTask, bench: Bench) -> None:
+    """Last of all, since nobody knows what a check does to an engine."""
+    place = CheckPlace(
+        launch_id=task.setting.launch_id,
+        configuration_id=task.planned.configuration.configuration_id,
+        log_path=task.setting.log_path,
+        clock=task.setting.clock,
+    )
+    for name, check in task.checks.items():
+        if bench.death.is_set():
+            return
+        record = await run_check(bench, name, check, place)
+        task.on_check(record)
+        task.setting.on_event(Note(text=f"{task.planned.configuration.label}: {check_words(record)}"))
 
 
 async def _death(bench: Bench, trial: TrialRecord) -> str | None:

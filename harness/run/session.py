@@ -12,6 +12,7 @@ from harness.engine.preparation import PreparationPlace, prepare
 from harness.engine.registry import Registry
 from harness.engine.shell import Shell
 from harness.recipe.spec import LaunchSpec
+from harness.records.check import CheckRecord
 from harness.records.clock import Clock
 from harness.records.events import Event, LaunchEnded, LaunchStarted, Note, OnEvent, TrialDone
 from harness.records.identity import content_id
@@ -21,6 +22,7 @@ from harness.records.plan import Plan, PlannedLaunch
 from harness.records.trial import MEASURING_VERSION, TrialRecord
 from harness.run.bench import Bench, ChainAnswer, KeepTexts
 from harness.run.canary import CanaryReference, family, judge
+from harness.run.checking import Checks
 from harness.run.driver import EngineDriver, RunSetting
 from harness.run.launching import LaunchTask, run_launch
 from harness.run.pace import Pace
@@ -66,6 +68,13 @@ class SessionTask:
     stored_canaries: Sequence[StoredCanary]  # of this rig
     keep_canaries: Callable[[StoredCanary], None] = field(default=lambda canary: None)
     replayed: ReplayedLoads | None = None  # where the sweep replays a trace
+    checks: Checks = field(default_factory=dict)  # of each configuration, once
+    earlier_checks: Sequence[CheckRecord] = ()  # of this run
+    judge_round: JudgeRound | None = None  # before each further round: why it is not needed, or None
+
+
+# Is told how many rounds are done, and answers why the run may end with them. May raise HarnessError to stop it.
+JudgeRound = Callable[[int], str | None]
 
 
 async def run_session(task: SessionTask, tools: Tools) -> tuple[LaunchRecord, ...]:
@@ -102,13 +111,14 @@ class _Session:
         for start in task.earlier_starts:
             self._attempts[start.launch_key] = max(start.attempt, self._attempts.get(start.launch_key, 0))
         self.records: list[LaunchRecord] = []
+        self._checked = {(check.configuration_id, check.name) for check in task.earlier_checks}
 
     async def run(self) -> None:
         """Clean up, prepare, launch round after round."""
         task, tools = self._task, self._tools
         if not tools.driver.simulated:
             await self._remove_orphans()
-        todo = [launch for launch in task.plan.launches if not launch.done and launch.fits_budget]
+        todo = self._todo()
         tools.on_event(self._pace.started(task.run_id, launches=len(todo)))
         await self._prepare(todo)
         if not todo:
@@ -116,6 +126,22 @@ class _Session:
         setting = RunSetting(run_id=task.run_id, clock=tools.clock, on_event=self._tell)
         async with tools.driver.held(setting):
             await self._launch_all(todo)
+
+    def _todo(self) -> list[PlannedLaunch]:
+        """Launches with something left to do. One that was cut between its cells and its checks is made for those."""
+        todo: list[PlannedLaunch] = []
+        for launch in self._task.plan.launches:
+            others = [each for each in self._task.plan.launches if each.configuration == launch.configuration]
+            only_checks = launch is others[0] and all(each.done for each in others) and self._unchecked(launch)
+            if launch.fits_budget and (not launch.done or only_checks):
+                todo.append(launch)
+        return todo
+
+    def _unchecked(self, launch: PlannedLaunch) -> Checks:
+        configuration_id = launch.configuration.configuration_id
+        return {
+            name: check for name, check in self._task.checks.items() if (configuration_id, name) not in self._checked
+        }
 
     async def _launch_all(self, todo: Sequence[PlannedLaunch]) -> None:
         for round_number in sorted({launch.round for launch in todo}):
@@ -198,6 +224,8 @@ class _Session:
             trials_in_all=self._pace.trials,
             keep_texts=self._tools.keep_texts,
             chain_answer=self._tools.chain_answer,
+            checks=self._unchecked(launch),
+            on_check=self._write_check,
         )
         return await run_launch(launch_task, self._write_launch)
 
@@ -250,6 +278,10 @@ class _Session:
         self._tools.journal.append(trial)
         remaining_s = self._pace.trial_done(self._tools.clock.now_s(), trial.trial_id)
         self._tools.on_event(TrialDone(trial=trial, remaining_s=remaining_s))
+
+    def _write_check(self, check: CheckRecord) -> None:
+        self._tools.journal.append(check)
+        self._checked.add((check.configuration_id, check.name))
 
     def _write_launch(self, record: LaunchRecord) -> None:
         self._tools.journal.append(record)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import StoreError
+from harness.records.check import CheckRecord
 from harness.records.codec import to_json
 from harness.records.journal import LaunchStart, RunNote, SessionEnd, SessionStart
 from harness.records.launch import LaunchRecord
@@ -23,7 +24,7 @@ from harness.records.trial import TrialRecord
 from harness.store.files import disk_error
 from harness.store.layout import RunFolder, sync_directory
 
-Entry = SessionStart | SessionEnd | LaunchStart | LaunchRecord | TrialRecord | RunNote
+Entry = SessionStart | SessionEnd | LaunchStart | LaunchRecord | TrialRecord | RunNote | CheckRecord
 # The name of each record in the file. Names never change: old journals hold them.
 RECORD_NAMES: Final[dict[type[Entry], str]] = {
     SessionStart: "session_start",
@@ -32,6 +33,7 @@ RECORD_NAMES: Final[dict[type[Entry], str]] = {
     LaunchRecord: "launch",
     TrialRecord: "trial",
     RunNote: "note",
+    CheckRecord: "check",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from harness.errors import UnreadableRunError
+from harness.records.check import CheckRecord
 from harness.records.codec import from_json, to_json
 from harness.records.journal import LaunchStart, RunData, RunNote, SessionEnd, SessionStart
 from harness.records.launch import LaunchRecord
@@ -64,6 +65,7 @@ def read_run(folder: RunFolder) -> RunData:
         launch_starts=_of(LaunchStart, entries),
         sessions=_of(SessionStart, entries),
         ends=_of(SessionEnd, entries),
+        checks=_of(CheckRecord, entries),
         torn=tail.torn,
     )
 

@@ -22,7 +22,6 @@ _USED_BY = {
     "compare": "ab",
     "objective": "ab, tune and nightly",
     "limits": "ab, tune and nightly",
-    "checks": "ab, tune and nightly",
     "tune": "tune",
     "nightly": "nightly",
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Self
 
 import platformdirs
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.errors import InputError
 from harness.sweep.values import Seconds
@@ -35,10 +37,31 @@ class Host(FileModel):
 
 
 class Check(FileModel):
-    """A command that judges a configuration after its cells; not 0 vetoes "better"."""
+    """A command that judges a configuration after its cells; not 0 vetoes "better".
 
-    command: tuple[str, ...] = Field(min_length=1, description="Words; {base_url} and {model} are filled in.")
-    timeout: Seconds = Field(default=600.0, description="Then it counts as failed.")
+    It runs on the machine of the harness, in the folder where that was started, and finds HARNESS_BASE_URL (without
+    /v1), HARNESS_MODEL and, where the engine has a key, HARNESS_API_KEY in its environment.
+    """
+
+    command: tuple[str, ...] | None = Field(
+        default=None, min_length=1, description="Words; {base_url} and {model} are filled in."
+    )
+    shell: str | None = Field(default=None, min_length=1, description="The same as one line for /bin/sh.")
+    timeout: Seconds = Field(default=600.0, gt=0, description="Then it counts as failed.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.command is None) == (self.shell is None):
+            raise ValueError("expected either command (a list of words) or shell (one line)")
+        return self
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The words of ``command``, ~ in the first one worked out; () where it is a line for a shell."""
+        if self.command is None:
+            return ()
+        program, *words = self.command
+        return (str(Path(program).expanduser()) if program.startswith("~") else program, *words)
 
 
 class Borrow(FileModel):
@@ -93,9 +116,12 @@ def load_site(path: Path | None = None) -> Site:
     return validated(Site, read_source(file))
 
 
-def require_checks(site: Site, names: tuple[str, ...], *, where: str | None = None) -> dict[str, Check]:
-    """Return the checks that a sweep names. Raises InputError at ``where`` for one that the site does not have."""
-    for name in names:
-        if name not in site.checks:
-            raise InputError(f'no check "{name}" in the site file', where=where, hint=did_you_mean(name, site.checks))
-    return {name: site.checks[name] for name in names}
+def require_check(site: Site, name: str, *, where: str | None = None) -> Check:
+    """Return a check that a sweep names. Raises InputError at ``where`` if the site lacks it or its program."""
+    check = site.checks.get(name)
+    if check is None:
+        raise InputError(f'no check "{name}" in the site file', where=where, hint=did_you_mean(name, site.checks))
+    if check.argv and shutil.which(check.argv[0]) is None:
+        hint = f"Correct checks.{name}.command in the site file; a relative path begins in the current folder."
+        raise InputError(f'check "{name}": there is no program {check.argv[0]}', where=where, hint=hint)
+    return check

@@ -62,7 +62,7 @@ def test_two_arms_over_load_knobs_only() -> None:
     assert [len(group.loads) for group in expansion.groups] == [21, 21]
     assert expansion.incumbent == expansion.groups[1].configuration
     assert [later.key for later in sweep.later_keys] == [
-        "compare", "limits", "checks", "repeat.max_launches", "repeat.stop",
+        "compare", "limits", "repeat.max_launches", "repeat.stop",
     ]  # fmt: skip
 
 

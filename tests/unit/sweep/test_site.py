@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from harness.errors import InputError
-from harness.sweep.site import Borrow, Check, Host, Site, load_site, require_checks
+from harness.sweep.site import Borrow, Check, Host, Site, load_site, require_check
 
 TEXT = """\
 checkout: ~/dspark
@@ -18,6 +18,7 @@ hosts:
 results: ~/measured
 checks:
   tool_battery: {command: [./tools.sh, "{base_url}"], timeout: 5m}
+  garble: {shell: 'curl -sf "$HARNESS_BASE_URL/health"'}
 borrow: {allowed: true, idle_for: 2m}
 may_drop: [page_cache]
 """
@@ -38,7 +39,10 @@ def test_a_whole_site_file(tmp_path: Path) -> None:
             "worker": Host(address="spark-2", user="someone"),
         },
         results="~/measured",
-        checks={"tool_battery": Check(command=("./tools.sh", "{base_url}"), timeout=300.0)},
+        checks={
+            "tool_battery": Check(command=("./tools.sh", "{base_url}"), timeout=300.0),
+            "garble": Check(shell='curl -sf "$HARNESS_BASE_URL/health"'),
+        },
         borrow=Borrow(allowed=True, idle_for=120.0),
         may_drop=("page_cache",),
     )
@@ -64,13 +68,33 @@ def test_a_named_site_file_must_exist(tmp_path: Path) -> None:
 
 def test_checks_come_from_the_site_alone(tmp_path: Path) -> None:
     site = load_site(written(tmp_path, TEXT))
-    assert list(require_checks(site, ("tool_battery",))) == ["tool_battery"]
+    assert require_check(site, "garble").argv == ()
     with pytest.raises(InputError) as caught:
-        require_checks(site, ("tool_batery",), where="s.yaml:9:1")
+        require_check(site, "tool_batery", where="s.yaml:9:1")
     assert str(caught.value) == snapshot("""\
 s.yaml:9:1: no check "tool_batery" in the site file
-  Did you mean "tool_battery"? Known here: tool_battery.\
+  Did you mean "tool_battery"? Known here: garble, tool_battery.\
 """)
+
+
+def test_a_check_whose_program_is_not_there_is_said_before_anything_runs(tmp_path: Path) -> None:
+    site = load_site(written(tmp_path, TEXT))
+    with pytest.raises(InputError) as caught:
+        require_check(site, "tool_battery", where="s.yaml:9:1")
+    assert str(caught.value) == snapshot("""\
+s.yaml:9:1: check "tool_battery": there is no program ./tools.sh
+  Correct checks.tool_battery.command in the site file; a relative path begins in the current folder.\
+""")
+
+
+@pytest.mark.parametrize("check", ["{}", "{command: [ls], shell: ls}", "{timeout: 5s}"])
+def test_a_check_is_a_list_of_words_or_a_line(tmp_path: Path, check: str) -> None:
+    with pytest.raises(InputError, match=r"site.yaml:1:\d+: checks.a: expected either command .* or shell"):
+        load_site(written(tmp_path, f"checks: {{a: {check}}}\n"))
+
+
+def test_the_home_of_a_program_is_worked_out() -> None:
+    assert Check(command=("~/tools.sh", "~")).argv == (str(Path.home() / "tools.sh"), "~")
 
 
 def test_a_site_without_anything() -> None:
