@@ -18,6 +18,10 @@ class NotGgufError(ValueError):
     """The file is none, or was cut within its head."""
 
 
+class CutGgufError(NotGgufError):
+    """It ends within its head."""
+
+
 def read_metadata(path: Path) -> dict[str, Scalar]:
     """Return the scalar values of a file's metadata by key; arrays are passed over.
 
@@ -26,22 +30,31 @@ def read_metadata(path: Path) -> dict[str, Scalar]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        if file.read(4) != _MAGIC:
-            raise NotGgufError("it does not begin as a GGUF file")
-        version = _number(file, "<I")
-        if version not in (2, 3):
-            raise NotGgufError(f"it is GGUF of version {version}")
-        _number(file, "<Q")  # tensors
-        keys = int(_number(file, "<Q"))
-        if keys > _MOST_KEYS:
-            raise NotGgufError(f"it claims {keys} metadata keys")
-        found: dict[str, Scalar] = {}
-        for _ in range(keys):
-            key = _text(file)
-            value = _value(file, int(_number(file, "<I")))
-            if value is not None:
-                found[key] = value
-        return found
+        return read_head(file)
+
+
+def read_head(file: BinaryIO) -> dict[str, Scalar]:
+    """Return the same of a file that is open, or of its first bytes.
+
+    Raises:
+        NotGgufError: see read_metadata.
+    """
+    if file.read(4) != _MAGIC:
+        raise NotGgufError("it does not begin as a GGUF file")
+    version = _number(file, "<I")
+    if version not in (2, 3):
+        raise NotGgufError(f"it is GGUF of version {version}")
+    _number(file, "<Q")  # tensors
+    keys = int(_number(file, "<Q"))
+    if keys > _MOST_KEYS:
+        raise NotGgufError(f"it claims {keys} metadata keys")
+    found: dict[str, Scalar] = {}
+    for _ in range(keys):
+        key = _text(file)
+        value = _value(file, int(_number(file, "<I")))
+        if value is not None:
+            found[key] = value
+    return found
 
 
 def _value(file: BinaryIO, kind: int) -> Scalar | None:
@@ -81,7 +94,7 @@ def _text(file: BinaryIO) -> str:
 def _bytes(file: BinaryIO, count: int) -> bytes:
     data = file.read(_within(count))
     if len(data) < count:
-        raise NotGgufError("it ends within its head: was its download cut?")
+        raise CutGgufError("it ends within its head: was its download cut?")
     return data
 
 

@@ -1,13 +1,13 @@
-"""ds4 on this machine: does the build know DSpark, do its two files belong together, is there room, is it alone?"""
+"""ds4 where it would run: does the build know DSpark, do its files belong together, is there room, is it alone?"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
-
-from harness.engine.gguf import NotGgufError, Scalar, read_metadata
+from harness.engine.doctor.ds4_host import Ds4Host, FarMachine, FileHead, ThisMachine
+from harness.engine.gguf import Scalar
 from harness.engine.shell import Command, Shell
 from harness.errors import HarnessError
 from harness.recipe.spec import LaunchSpec
@@ -17,7 +17,6 @@ from harness.units import format_bytes
 _HELP_TIMEOUT_S = 10.0
 _SUPPORT_FLAGS = ("--mtp-model", "--mtp")
 _IDENTITY = ("deepseek4.checkpoint_variant", "general.source.revision")  # what ds4 itself compares
-_OTHERS = re.compile(r"^(ds4(-server|-bench|-agent|-eval)?|VLLM::.*|vllm)$")
 _KEPT_FREE_BYTES = 4 * 2**30  # for the cache of a context and the system
 _BACKENDS = ("cuda", "metal", "rocm")
 
@@ -27,19 +26,17 @@ async def ds4_findings(spec: LaunchSpec, shell: Shell) -> list[Finding]:
 
     Args:
         spec: of the launch.
-        shell: runs the program's ``--help``, on the host where the engine would run.
+        shell: runs commands on the host where the engine would run.
     """
-    if spec.over_ssh is not None:
-        remedy = "Look there yourself: both files, free memory, and that nothing else runs."
-        elsewhere = warn("files", f"files and memory of {spec.over_ssh} are not looked at", remedy=remedy)
-        return [*await _build(spec, shell), elsewhere]
-    model, support = _file_of(spec, ("--model", "-m")), _file_of(spec, _SUPPORT_FLAGS)
-    return [
-        *await _build(spec, shell),
-        *_files(model, support),
-        *_room([path for path in (model, support) if path is not None]),
-        _alone(),
-    ]
+    host: Ds4Host = ThisMachine(shell=shell) if spec.over_ssh is None else FarMachine(shell=shell, name=spec.over_ssh)
+    build = await _build(spec, shell)
+    wanted = (("model", _file_of(spec, ("--model", "-m"))), ("support_model", _file_of(spec, _SUPPORT_FLAGS)))
+    try:
+        heads = [(name, path, await host.head(path)) for name, path in wanted if path is not None]
+        return [*build, *_files(heads), *_room(heads, await host.available_bytes()), await _alone(host)]
+    except HarnessError as error:
+        remedy = error.hint or "See that it answers, then run this again."
+        return [*build, fail("host", f"{host.name} cannot be looked at: {error.what}", remedy=remedy)]
 
 
 async def _build(spec: LaunchSpec, shell: Shell) -> list[Finding]:
@@ -69,26 +66,15 @@ def _remedy(missing: list[str], known: set[str]) -> str:
     return "See `ds4-server --help` for what this build calls it."
 
 
-def _files(model: Path | None, support: Path | None) -> list[Finding]:
-    heads = [(name, path, _head(path)) for name, path in (("model", model), ("support_model", support)) if path]
+def _files(heads: Sequence[tuple[str, Path, FileHead | str]]) -> list[Finding]:
     found = [
         fail(name, head, evidence=str(path), remedy=f"Correct the path, or download it again: --set {name}=FILE.")
         if isinstance(head, str)
-        else ok(name, f"{format_bytes(path.stat().st_size)}, {head.get('general.name', 'without a name')}")
+        else ok(name, f"{format_bytes(head.size_bytes)}, {head.metadata.get('general.name', 'without a name')}")
         for name, path, head in heads
     ]
-    known = [head for _, _, head in heads if not isinstance(head, str)]
+    known = [head.metadata for _, _, head in heads if isinstance(head, FileHead)]
     return [*found, _pair(*known)] if len(known) == 2 else found
-
-
-def _head(path: Path) -> dict[str, Scalar] | str:
-    """Metadata, or why there are none."""
-    try:
-        return read_metadata(path)
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}"
-    except NotGgufError as error:
-        return str(error)
 
 
 def _pair(model: dict[str, Scalar], support: dict[str, Scalar]) -> Finding:
@@ -103,11 +89,13 @@ def _pair(model: dict[str, Scalar], support: dict[str, Scalar]) -> Finding:
     return ok("pair", "model and support file are of one checkpoint")
 
 
-def _room(files: list[Path]) -> list[Finding]:
-    sizes = [path.stat().st_size for path in files if path.is_file()]
-    free = psutil.virtual_memory().available
+def _room(heads: Sequence[tuple[str, Path, FileHead | str]], free: int | None) -> list[Finding]:
+    sizes = [head.size_bytes for _, _, head in heads if isinstance(head, FileHead)]
     if not sizes:
         return []
+    if free is None:
+        remedy = "See there that the model and a few GiB more are free."
+        return [warn("memory_for_model", "the host does not say how much memory is free", remedy=remedy)]
     needed = sum(sizes) + _KEPT_FREE_BYTES
     evidence = f"{format_bytes(sum(sizes))} of files, {format_bytes(free)} available"
     if needed > free:
@@ -116,16 +104,12 @@ def _room(files: list[Path]) -> list[Finding]:
     return [ok("memory_for_model", "the model fits into memory", evidence=evidence)]
 
 
-def _alone() -> Finding:
-    others = [
-        f"{process.info['name']} ({process.info['pid']})"
-        for process in psutil.process_iter(["pid", "name"])
-        if _OTHERS.match(process.info["name"] or "")
-    ]
+async def _alone(host: Ds4Host) -> Finding:
+    others = await host.other_engines()
     if others:
         remedy = "Stop it first: ds4 allows one process on a machine, and another engine takes memory and speed."
-        return fail("alone", "another engine runs on this machine", evidence=", ".join(others), remedy=remedy)
-    return ok("alone", "no other engine runs on this machine")
+        return fail("alone", f"another engine runs on {host.name}", evidence=", ".join(others), remedy=remedy)
+    return ok("alone", f"no other engine runs on {host.name}")
 
 
 def _file_of(spec: LaunchSpec, flags: tuple[str, ...]) -> Path | None:

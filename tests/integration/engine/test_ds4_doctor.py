@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from harness.engine.doctor.ds4 import ds4_findings
+from harness.engine.doctor.ds4_host import FarMachine
 from harness.engine.doctor.local import local_findings
 from harness.engine.shell import LocalShell
 from harness.recipe.build import Places, build_launch
@@ -94,16 +96,62 @@ async def test_a_program_that_is_not_there(files: Path) -> None:
     assert build.level == "fail" and "cannot run" in build.what
 
 
-async def test_on_another_host_only_its_build_is_looked_at(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{ssh_program(files)}:{os.environ['PATH']}")
+async def examined_over_ssh(files: Path, host: str, **knobs: KnobValue) -> dict[str, Finding]:
     loaded = load_recipe(find_recipe("ds4"))
-    knobs = ds4(files, ssh_host="spark1").configuration.knobs
     places = Places(cache_dir=files, data_dir=files, python=Path(sys.executable), home=files)
+    known = dict(ds4(files, ssh_host=host, **knobs).configuration.knobs)
+    return {each.check: each for each in await local_findings(loaded, known, places)}
 
-    findings = {each.check: each for each in await local_findings(loaded, dict(knobs), places)}
 
-    assert set(findings) == {"build", "backend", "files"}
-    assert findings["build"].level == "ok" and findings["files"].level == "warn"
+async def test_on_another_host_the_same_is_looked_at_there(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = ssh_program(files)
+    monkeypatch.setenv("PATH", f"{ssh}:{os.environ['PATH']}")
+
+    findings = await examined_over_ssh(files, "spark1")
+
+    there = {"build", "backend", "model", "support_model", "pair", "memory_for_model", "alone"}
+    assert set(findings) == there, "what is on this machine does not matter"
+    assert {each.level for name, each in findings.items() if name != "alone"} == {"ok"}
+    assert findings["alone"].what.endswith("on spark1")
+    assert len((ssh / "calls").read_text().splitlines()) > 3
+
+
+async def test_what_is_wrong_on_another_host_is_found_there(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{ssh_program(files)}:{os.environ['PATH']}")
+    (files / "model.gguf").write_bytes(gguf(CHECKPOINT)[:40])
+    (files / "support.gguf").unlink()
+    server = files / "ds4-server"
+    server.write_bytes(Path("/bin/sleep").read_bytes())
+    server.chmod(0o755)
+    with subprocess.Popen([str(server), "60"]) as running:
+        findings = await examined_over_ssh(files, "spark1")
+        running.kill()
+
+    assert "download cut" in findings["model"].what
+    assert findings["support_model"].level == "fail" and "No such file" in findings["support_model"].what
+    assert findings["alone"].level == "fail"
+    assert f"ds4-server ({running.pid})" in findings["alone"].evidence
+
+
+async def test_ranks_of_a_pair_are_other_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho deepseek-v4-flash-vllm-dspark-1 ghcr.io/anemll/dspark-vllm-gx10:0.1.1\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    others = await FarMachine(shell=LocalShell(), name="spark1").other_engines()
+
+    assert "container deepseek-v4-flash-vllm-dspark-1" in others
+
+
+async def test_a_host_that_is_not_reached_is_said_once(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{ssh_program(files)}:{os.environ['PATH']}")
+
+    findings = await examined_over_ssh(files, "unreachable")
+
+    assert set(findings) == {"build", "host"}
+    assert {each.level for each in findings.values()} == {"fail"}
+    assert all(each.remedy for each in findings.values())
 
 
 async def test_the_doctor_asks_for_it_on_this_machine(files: Path) -> None:
