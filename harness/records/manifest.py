@@ -7,15 +7,16 @@ from typing import Any
 
 RECORD_VERSION = 1
 SIMULATED_MARK = "SIMULATED"
+UNKNOWN_RIG = "unknown"  # its machines did not answer, so that nothing was measured either
 # History of RECORD_VERSION: 1 (2026-11-30) first form. A field that is added with a default needs no new version:
 # older journals are read without it, and older harnesses pass over it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """The machine that ran the engine, and the harness."""
+    """The machine that ran the engine (of a pair its head, with the accelerators of both), and the harness."""
 
-    rig_id: str  # hash of machine ids, processor or accelerator and recipe; simulated-<scenario> if simulated
+    rig_id: str  # hash of machine ids, processor or accelerator and recipe; simulated-<scenario>, or UNKNOWN_RIG
     processor: str
     cores: int
     memory_bytes: int
