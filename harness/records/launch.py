@@ -68,6 +68,7 @@ class LaunchRecord:
     canary_after: CanaryReading | None = None
     canary_ratio: float | None = None  # canary_before against its like; above 1 is slower
     canary_against: str | None = None
+    canary_slow: bool = False  # beyond the limit of what it was compared with
     command: tuple[str, ...] = ()  # redacted
     environment: dict[str, str] = field(default_factory=dict)  # what the harness set; redacted
     simulated: bool = False

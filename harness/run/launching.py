@@ -146,6 +146,7 @@ class _Account:
             canary_after=self.after,
             canary_ratio=self.verdict.ratio if self.verdict else None,
             canary_against=self.verdict.against if self.verdict else None,
+            canary_slow=self.verdict is not None and self.verdict.is_slow(task.spec.canary_limit_ratio),
             command=engine.command if engine else (),
             environment=dict(engine.environment) if engine else {},
             untested=engine.untested if engine else None,

@@ -32,6 +32,7 @@ JIT_LINE = (
     "consider extending warmup to cover this shape/config."
 )
 _ROUNDING_S = 1e-9
+_CAPTURE_STEP = 8
 _LATE_S = 0.05  # a step that begins this late begins now; else where the one before ended, so that steps do not drift
 
 
@@ -115,6 +116,12 @@ class EngineLoop:
     def ready(self, now_s: float) -> None:
         """Begin to serve. All other times are of the same clock."""
         self._born_s = now_s
+
+    @property
+    def capture_sizes(self) -> tuple[int, ...]:
+        """Step sizes with a captured graph, in tokens; () where the engine captures none."""
+        limit = self._capture_limit
+        return tuple(sorted({*range(_CAPTURE_STEP, limit + 1, _CAPTURE_STEP), limit} - {0}))
 
     @property
     def running(self) -> int:

@@ -61,7 +61,8 @@ def boot_lines(engine: EngineLoop, *, model: str) -> Iterator[tuple[float, str]]
         0.02,
         f"Initializing a V1 LLM engine (v{VERSION}) with config: model={model!r}, "
         f"speculative_config={_object(config)}, max_seq_len={settings.max_model_tokens}, "
-        f"max_num_batched_tokens={settings.scheduling.max_batched_tokens}",
+        f"max_num_batched_tokens={settings.scheduling.max_batched_tokens}, "
+        f"cudagraph_capture_sizes={list(engine.capture_sizes)}",
     )
     yield 0.6, f"Loading weights took {facts.model_load_s:.2f} seconds"
     yield 0.6, f"Model loading took 0.0 GiB and {facts.model_load_s:.3f} seconds"
@@ -83,6 +84,7 @@ def boot_facts(engine: EngineLoop) -> BootFacts:
         max_concurrency_x=round(truth.kv_cache_tokens / settings.max_model_tokens, 2),
         model_load_s=round(0.58 * truth.launch_s, 2),
         graph_capture_s=float(round(0.25 * truth.launch_s)),
+        capture_sizes=engine.capture_sizes or None,
         max_num_batched_tokens=settings.scheduling.max_batched_tokens,
         speculative_config=dict(_config(engine)),
     )

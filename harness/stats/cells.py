@@ -66,6 +66,7 @@ def cell_summary(
         drafts_in_all=sum(drafts) if drafts else None,
         limits=limits,
         launches=[launches[launch_id] for launch_id in launch_ids if launches and launch_id in launches],
+        load=cell.load,
     )
     return CellSummary(
         cell=cell,

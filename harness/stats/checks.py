@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from harness.records.cell import LoadPoint
 from harness.records.doubt import Doubt
 from harness.records.imported import ImportedFigures
 from harness.records.launch import LaunchRecord
 from harness.records.request import RequestRecord
 from harness.records.summary import TrialMetrics, TrialSummary
 from harness.records.trial import TrialRecord
+from harness.stats import remedies
 from harness.stats.case import Case, Limits
 from harness.stats.engine_checks import ENGINE_CHECKS
 from harness.stats.host_checks import HOST_CHECKS
 from harness.stats.kinds import doubt
 from harness.stats.replay_checks import REPLAY_CHECKS
+from harness.stats.setting_checks import SETTING_CHECKS
 from harness.stats.summary import busy_s, decode_s, decode_tokens, output_tokens
 from harness.units import format_change, format_number, format_rate, format_ratio, format_seconds
 
@@ -45,7 +48,7 @@ def doubts(
         limits=limits,
         no_speculation_tokens_per_s=no_speculation_tokens_per_s,
     )
-    checks = (*ENGINE_CHECKS, *HOST_CHECKS, *REPLAY_CHECKS, *_CLIENT_CHECKS)
+    checks = (*ENGINE_CHECKS, *SETTING_CHECKS, *HOST_CHECKS, *REPLAY_CHECKS, *_CLIENT_CHECKS)
     found = [one for check in checks if (one := check(case)) is not None]
     return tuple(sorted(found, key=lambda one: not one.void))
 
@@ -61,6 +64,7 @@ def cell_doubts(
     drafts_in_all: float | None,
     limits: Limits,
     launches: Sequence[LaunchRecord] = (),
+    load: LoadPoint | None = None,
 ) -> tuple[Doubt, ...]:
     """Return what speaks against a cell as a whole.
 
@@ -69,18 +73,22 @@ def cell_doubts(
         drafts_in_all: over these trials.
         limits: of this rig.
         launches: those that these trials ran in.
+        load: of the cell, for what can be done.
     """
-    found = (_too_few_drafts(trials, drafts_in_all, limits), _kv_tokens_differ(launches, limits))
+    more_drafts = remedies.against_few_drafts(load, launches, wanted=limits.least_drafts)
+    found = (_too_few_drafts(trials, drafts_in_all, limits, more_drafts), _kv_tokens_differ(launches, limits))
     return tuple(one for one in found if one is not None)
 
 
-def _too_few_drafts(trials: Sequence[TrialSummary], drafts_in_all: float | None, limits: Limits) -> Doubt | None:
+def _too_few_drafts(
+    trials: Sequence[TrialSummary], drafts_in_all: float | None, limits: Limits, remedy: str
+) -> Doubt | None:
     if not trials or drafts_in_all is None or drafts_in_all >= limits.least_drafts:
         return None
     return doubt(
         "too_few_drafts",
         f"{format_number(drafts_in_all)} drafts in {len(trials)} trials, {limits.least_drafts} were asked for",
-        "Ask for longer outputs or more repeats; acceptance gets precise with drafts, not with requests.",
+        remedy,
     )
 
 
@@ -107,7 +115,7 @@ def _requests_failed(case: Case) -> Doubt | None:
         return None
     kind = "requests_failed" if failed / total > case.limits.failed_ratio else "some_requests_failed"
     evidence = f"{failed} of {total} requests failed ({_outcomes(case.failed)})"
-    return doubt(kind, evidence, "See the engine's log; lower concurrency or context_tokens if it ran out of memory.")
+    return doubt(kind, evidence, remedies.against_failures(case))
 
 
 def _no_finish_reason(case: Case) -> Doubt | None:
@@ -145,7 +153,7 @@ def _output_degenerate(case: Case) -> Doubt | None:
         return None
     share = sum(tail > case.limits.repeated_tail_ratio for tail in tails)
     evidence = f"{share} of {len(tails)} answers repeat themselves, the worst over {format_ratio(worst)} of its length"
-    return doubt("output_degenerate", evidence, "Use natural length, another class, or a temperature above 0.")
+    return doubt("output_degenerate", evidence, remedies.against_repetition(case))
 
 
 def _output_short(case: Case) -> Doubt | None:
@@ -155,9 +163,7 @@ def _output_short(case: Case) -> Doubt | None:
     if wanted.natural or not short:
         return None
     evidence = f"{len(short)} of {len(counts)} answers are short, the shortest {min(short)} of {wanted.tokens} tokens"
-    return doubt(
-        "output_short", evidence, "Leave room for the output: context_tokens + output_tokens must fit the model."
-    )
+    return doubt("output_short", evidence, remedies.against_short_answers(case))
 
 
 def _thinking_used_budget(case: Case) -> Doubt | None:
@@ -195,8 +201,7 @@ def _events_merged(case: Case) -> Doubt | None:
         evidence.append(f"{events} events for {steps} steps")
     if not evidence:
         return None
-    remedy = "Use iteration_s as the step time; rates over whole answers still hold."
-    return doubt("events_merged", "; ".join(evidence), remedy)
+    return doubt("events_merged", "; ".join(evidence), remedies.against_merged_events(case))
 
 
 def _above_ceiling(case: Case) -> Doubt | None:
@@ -244,8 +249,7 @@ def _steps_without_draft(case: Case) -> Doubt | None:
     if undrafted <= case.limits.undrafted_ratio * counters.drafts:
         return None
     evidence = f"at least {undrafted} steps came without a draft, beside {counters.drafts} drafts"
-    remedy = "step_s and delivered_per_step are per draft here: read iteration_s and decode_tokens_per_s instead."
-    return doubt("steps_without_draft", evidence, remedy)
+    return doubt("steps_without_draft", evidence, remedies.against_undrafted_steps(case))
 
 
 _CLIENT_CHECKS: tuple[Callable[[Case], Doubt | None], ...] = (

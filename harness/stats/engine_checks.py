@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.records.doubt import Doubt
+from harness.stats import remedies
 from harness.stats.case import Case
 from harness.stats.kinds import doubt
 from harness.stats.summary import output_tokens, speculates
@@ -54,9 +55,7 @@ def _cold_cache_hits(case: Case) -> Doubt | None:
     seen = _cache_hits(case)
     if seen is None or seen.ratio <= case.limits.cache_hit_ratio:
         return None
-    return doubt(
-        "cold_cache_hits", seen.words, "Check that each prompt starts with its own nonce, or ask for cache: warm."
-    )
+    return doubt("cold_cache_hits", seen.words, remedies.against_cold_hits(case))
 
 
 def _reused_prefix_missed(case: Case) -> Doubt | None:
@@ -65,8 +64,7 @@ def _reused_prefix_missed(case: Case) -> Doubt | None:
     seen = _cache_hits(case)
     if seen is None or seen.ratio >= case.limits.reused_hit_ratio:
         return None
-    remedy = "Give the engine more KV cache, or ask for fewer streams: the prefix was evicted, or is not cached at all."
-    return doubt("reused_prefix_missed", seen.words, remedy)
+    return doubt("reused_prefix_missed", seen.words, remedies.against_missed_prefix(case))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from harness.records.cell import RecordedLoad
 from harness.records.doubt import Doubt
+from harness.stats import remedies
 from harness.stats.case import Case
 from harness.stats.kinds import doubt
 from harness.units import format_ratio, format_seconds
@@ -26,8 +27,7 @@ def _replay_incomplete(case: Case) -> Doubt | None:
     if recorded is None or not sent or sent >= recorded.requests:
         return None
     evidence = f"{sent} of {recorded.requests} requests were sent"
-    remedy = "The others are longer than the model takes, or time was up: raise max_model_len or budget.cell."
-    return doubt("replay_incomplete", evidence, remedy)
+    return doubt("replay_incomplete", evidence, remedies.against_missing_requests(case))
 
 
 def _sent_late(case: Case) -> Doubt | None:
@@ -45,8 +45,7 @@ def _sent_late(case: Case) -> Doubt | None:
         f"{len(late)} of {len(case.trial.requests)} requests were due before the answer that they follow had ended, "
         f"the latest by {format_seconds(late[-1])}"
     )
-    remedy = "Times count from the send: add the wait (sent_s - scheduled_s), or lower speed or rate_per_s."
-    return doubt("sent_late", evidence, remedy)
+    return doubt("sent_late", evidence, remedies.against_late_sends(case))
 
 
 def _recorded_reuse_differs(case: Case) -> Doubt | None:
