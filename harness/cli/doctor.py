@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -13,17 +13,16 @@ import click
 from harness.cli.knobs import configuration_from
 from harness.cli.loading import root_of
 from harness.cli.options import site_option
+from harness.cli.serving import stored_steps_s
 from harness.cli.streams import shown_if_possible, write_document
 from harness.engine.clock import SystemClock
 from harness.engine.doctor.examine import Examination, examine, place_of, site_with
 from harness.engine.doctor.site_file import site_text, write_site
-from harness.engine.host import host_facts
 from harness.recipe.find import find_recipe, places_for
 from harness.recipe.load import load_recipe
 from harness.records.finding import Finding
 from harness.report.findings import print_findings
 from harness.report.terminal import stderr_console
-from harness.store.rig import read_canaries
 from harness.sweep.site import load_site
 
 _EXIT_HOST = 3
@@ -55,8 +54,8 @@ def command(
         knobs=configuration_from(loaded, settings).knobs,
         places=places_for(loaded.recipe.recipe),
         clock=SystemClock(),
-        stored_steps_s=_stored_steps_s(loaded.recipe.recipe, root_of(None, site)),
     )
+    task = replace(task, stored_steps_s=stored_steps_s(task, root_of(None, site)))
     found = asyncio.run(examine(task))
     if as_json:
         write_document(
@@ -74,10 +73,6 @@ def _write(task: Examination, path: Path | None, *, force: bool) -> None:
     place = asyncio.run(place_of(task))
     file = write_site(path, site_text(place, task.site), force=force)
     click.echo(f"wrote {file}", err=True)
-
-
-def _stored_steps_s(recipe: str, root: Path) -> tuple[float, ...]:
-    return tuple(each.reading.step_s for each in read_canaries(root / "results", host_facts(recipe).rig_id))
 
 
 def _fails(found: list[Finding]) -> bool:

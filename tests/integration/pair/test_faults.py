@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 
@@ -34,6 +35,11 @@ def require_resumed(bed: PairBed, was: Before) -> None:
     was.require_restored()
 
 
+def manifest_of(bed: PairBed) -> str:
+    (manifest,) = bed.head.path(DESK).glob("results/*/manifest.json")
+    return json.dumps(json.loads(manifest.read_text())["host"])
+
+
 # Before anything is touched.
 
 
@@ -44,9 +50,14 @@ def test_a_worker_that_is_not_reached_costs_nothing(bed: PairBed, was: Before) -
 
     assert done.code == 3, done.err
     assert "ssh to 10.77.0.2 failed" in done.err
+    again = bed.harness("sweep", "small.yaml", "--resume")
+    assert again.code == 3, again.err
+    assert "ssh to 10.77.0.2 failed" in again.err
+    assert 'rig_id": "unknown"' in manifest_of(bed)
     bed.worker.start_sshd()
     was.require_restored()
     require_resumed(bed, was)
+    assert "unknown" not in manifest_of(bed)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.integration.pair.bed import DESK, PairBed
 from tests.integration.pair.checkouts import Checkout, add_checkpoint
+from tests.integration.pair.host import Host
 from tests.integration.pair.runs import (
     before,
     cells_of,
@@ -138,6 +140,13 @@ def test_scripts_of_an_unknown_generation_are_run_and_named_on_every_page(bed: P
     was.require_restored()
 
 
+def rig_of(host: Host) -> str:
+    (manifest,) = host.path(DESK).glob("results/*/manifest.json")
+    rig = json.loads(manifest.read_text())["host"]["rig_id"]
+    assert isinstance(rig, str)
+    return rig
+
+
 def test_a_head_behind_ssh_serves_under_a_one_time_key(bed: PairBed, checkout: Checkout) -> None:
     hosts = {"head": {"address": bed.head.address}, "worker": {"address": "localhost"}}
     bed.worker.write("~/harness/config/harness/site.yaml", site_text(checkout, hosts=hosts))
@@ -153,6 +162,11 @@ def test_a_head_behind_ssh_serves_under_a_one_time_key(bed: PairBed, checkout: C
     smoked = bed.worker.run(["sh", "-c", "grep -rh '[sS]moke test' ~/desk/results/*/logs"]).stdout
     assert f"against http://{bed.head.address}:18888/" in smoked  # with the key, else it would be refused
     assert "Smoke test passed: 6/6" in smoked
+    write_site(bed, checkout)
+    on_the_head = bed.harness("sweep", write_sweep(bed, num_speculative_tokens=[5]))
+    assert on_the_head.code == 0, on_the_head.err
+    rigs = [rig_of(host) for host in bed.hosts]
+    assert rigs[0] == rigs[1], "the two machines that serve, from wherever they are measured"
     kept = bed.worker.run(["sh", "-c", "grep -rh HARNESS_ONE_TIME_KEY ~/desk/results || true"]).stdout
     assert '"HARNESS_ONE_TIME_KEY":"***"' in kept
     was.require_restored()
