@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from pathlib import Path
 
 from harness.cli.generation import generation_of_site
+from harness.cli.serving import facts_for
 from harness.engine.host import host_facts
 from harness.errors import InputError
 from harness.recipe.find import find_recipe, find_sweep
 from harness.recipe.load import LoadedRecipe, load_recipe
 from harness.recipe.pair import GENERATION
 from harness.records.journal import RunData
+from harness.records.manifest import UNKNOWN_RIG, HostFacts
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
+from harness.records.trial import MEASURING_VERSION
+from harness.run.arms import ComparisonWish
+from harness.run.design import design_of
 from harness.run.setup import PlannedSweep, Wishes, plan_sweep
 from harness.simulator.scenario import Scenario, load_scenario
 from harness.stats.case import Limits
 from harness.stats.cells import summarise_run, valid_trial_ids
-from harness.store.layout import RunFolder, resolve_run
+from harness.stats.noise import NoiseBook, usable_noise
+from harness.store.layout import RESULTS, RunFolder, resolve_run
 from harness.store.reader import read_run
+from harness.store.rig import read_noise
+from harness.sweep.arms import ArmWords, with_arms
 from harness.sweep.load import Sweep, load_recipe_of, load_sweep
 from harness.sweep.site import load_site
 
@@ -43,6 +51,8 @@ class PlanOptions:
     site: Path | None = None
     finish_by: str | None = None  # HH:MM; None: as the sweep says
     keep_s: float = 0.0  # of the time, for giving the machines back
+    arms: ArmWords | None = None  # of ab
+    comparison: ComparisonWish | None = None
 
 
 def root_of(option: Path | None, site: Path | None = None) -> Path:
@@ -52,8 +62,18 @@ def root_of(option: Path | None, site: Path | None = None) -> Path:
     return load_site(site).results_folder or Path.cwd()
 
 
-def plan_from(options: PlanOptions, *, earlier: RunData | None = None) -> PlannedSweep:
-    """Return the plan of a sweep file. Raises InputError."""
+def plan_from(options: PlanOptions, *, earlier: RunData | None = None, host: HostFacts | None = None) -> PlannedSweep:
+    """Return the plan of a sweep file.
+
+    Args:
+        options: of the command line.
+        earlier: the run to carry on with.
+        host: of the machines that serve, where they have been looked at already.
+
+    Raises:
+        InputError: the sweep cannot be planned.
+        EngineError: the machines of ``earlier`` do not answer.
+    """
     sweep = load_sweep(find_sweep(options.file), set_overrides=options.overrides)
     recipe = _recipe(sweep, options.engine)
     if options.engine is None:
@@ -61,20 +81,41 @@ def plan_from(options: PlanOptions, *, earlier: RunData | None = None) -> Planne
         if generation is not None:
             overrides = (*options.overrides, f"{GENERATION}={generation}")
             sweep = load_sweep(find_sweep(options.file), set_overrides=overrides)
+    if options.arms is not None:
+        sweep = with_arms(sweep, options.arms)
     wishes = Wishes(
         seed=options.seed,
         launches=options.launches,
+        comparison=options.comparison,
         time_limit_s=_time_limit_s(sweep, options),
         scenario=_scenario(options),
     )
-    return plan_sweep(
+    planned = plan_sweep(
         sweep,
         recipe,
-        host_facts(recipe.recipe.recipe),
+        _host(sweep, recipe, options, host, must_answer=earlier is not None),
         wishes,
         earlier=earlier.manifest if earlier else None,
         done_trials=valid_trial_ids(summaries_of(earlier)) if earlier else frozenset(),
     )
+    return with_design(planned, root_of(options.root, options.site))
+
+
+def _host(
+    sweep: Sweep, recipe: LoadedRecipe, options: PlanOptions, known: HostFacts | None, *, must_answer: bool
+) -> HostFacts:
+    if known is not None and not (must_answer and known.rig_id == UNKNOWN_RIG):
+        return known
+    if options.engine is not None:
+        return host_facts(recipe.recipe.recipe)  # of this machine: the others are simulated, or not ours to look at
+    return facts_for(sweep, recipe, options.site, must_answer=must_answer)
+
+
+def with_design(planned: PlannedSweep, root: Path) -> PlannedSweep:
+    """Return the sweep with what its plan can show, by what is stored of its rig."""
+    stored = read_noise(root / RESULTS, planned.host.rig_id)
+    usable = usable_noise(stored, engine_version=None, measuring_version=MEASURING_VERSION)
+    return replace(planned, plan=replace(planned.plan, design=design_of(planned.plan, NoiseBook(entries=usable))))
 
 
 def stored_run(reference: str, root: Path, *, sweep: str | None = None) -> tuple[RunFolder, RunData]:

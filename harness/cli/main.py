@@ -12,6 +12,8 @@ from harness.cli.streams import shown_if_possible
 from harness.errors import HarnessError, Interrupted, LaunchError
 
 _COMMANDS = {
+    "ab": "harness.cli.ab",
+    "compare": "harness.cli.compare",
     "doctor": "harness.cli.doctor",
     "engine": "harness.cli.engine",
     "import": "harness.cli.importing",
@@ -49,6 +51,8 @@ class LazyGroup(click.Group):
 
 
 _SUMMARIES = {
+    "ab": "Is one configuration better than another? Launch both in turn until it shows.",
+    "compare": "Is one stored run better than another?",
     "doctor": "Look whether a recipe would run here, and what would spoil its numbers.",
     "engine": "Start, stop and list engines that this tool started.",
     "import": "Store results of ds4-bench or ds4 as a run that can be shown and reported.",

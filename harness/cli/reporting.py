@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness.cli.comparing import stored_comparison
 from harness.cli.loading import summaries_of
 from harness.cli.streams import shown_if_possible
 from harness.errors import InputError
@@ -19,6 +20,8 @@ from harness.report.facts import run_facts
 from harness.report.terminal import print_result, stderr_console
 from harness.report.view import report_view
 from harness.report.write import write_report
+from harness.stats.arms import Stored
+from harness.stats.floor import measured_noise
 from harness.store.frames import write_derived
 from harness.store.layout import RunFolder, report_directory
 from harness.store.reader import read_run
@@ -38,7 +41,9 @@ def report_run(folder: RunFolder, root: Path) -> tuple[RunData, tuple[CellSummar
     if not run.trials and not run.launches:
         raise InputError(f"run {folder.run_id} has measured nothing", hint="Resume it, or start it again.")
     cells = summaries_of(run)
-    view = report_view(run_facts(run, cells), variables=_variables(run.manifest.recipe))
+    stored = Stored(run=run, cells=cells)
+    facts = run_facts(run, cells, stored_comparison(folder, run, cells), measured_noise(stored))
+    view = report_view(facts, variables=_variables(run.manifest.recipe))
     directory = report_directory(
         root, date=run.manifest.started_at[:10], sweep=run.manifest.sweep, run_id=folder.run_id
     )

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.cli.comparing import block_judge, keep_noise, require_one_factor, stored_comparison, verdict_code
 from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
 from harness.cli.machines import Machines, machines_from
+from harness.cli.serving import with_known_rig
 from harness.cli.signals import RunSignals
 from harness.cli.site_checks import checks_of
 from harness.cli.time_left import require_room
@@ -86,7 +88,16 @@ def run_sweep(options: PlanOptions, wishes: RunWishes) -> int:
             data, cells = _report(run)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise _interrupted(run, launches=options.launches) from None
-    return exit_code(data, cells)
+    return _code(run, data, cells)
+
+
+def _code(run: _Run, data: RunData, cells: tuple[CellSummary, ...]) -> int:
+    code = exit_code(data, cells)
+    if run.planned.plan.comparison is None:
+        return code
+    require_one_factor(data, run.planned.plan.comparison)
+    keep_noise(run.folder, data, cells)
+    return verdict_code(stored_comparison(run.folder, data, cells), code)
 
 
 def _report(run: _Run) -> tuple[RunData, tuple[CellSummary, ...]]:
@@ -127,7 +138,8 @@ def _resumed(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     assert wishes.resume is not None
     root, planned = root_of(options.root, options.site), plan_from(options)
     folder, earlier = stored_run(wishes.resume, root, sweep=_run_name(planned))
-    planned = plan_from(options, earlier=earlier)
+    earlier = with_known_rig(folder, earlier, planned.host)
+    planned = plan_from(options, earlier=earlier, host=planned.host)
     require_room(planned, options)
     return _Run(
         folder=folder,
@@ -142,7 +154,9 @@ def _resumed(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
 
 def _run_name(planned: PlannedSweep) -> str:
     """In the name of the run's folders: a rehearsal is never taken for the real thing, nor carried on with as such."""
-    return f"simulated_{planned.sweep.name}" if planned.scenario else planned.sweep.name
+    comparison = planned.plan.comparison
+    kind = "" if comparison is None else "aa_" if comparison.same else "ab_"
+    return f"{'simulated_' if planned.scenario else ''}{kind}{planned.sweep.name}"
 
 
 async def _carry_out(run: _Run, signals: RunSignals) -> None:
@@ -162,6 +176,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         stored_canaries=read_canaries(results, rig_id),
         keep_canaries=lambda canary: add_canary(results, rig_id, canary),
         replayed=planned.replayed,
+        judge_round=block_judge(run.folder, planned.plan.comparison) if planned.plan.comparison else None,
         checks=run.checks,
         earlier_checks=run.earlier.checks if run.earlier else (),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.records.cell import Configuration, LoadPoint, Refusal
+from harness.records.design import Design
+from harness.records.verdict import AskedLimit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,28 @@ class CollapsedConfigurations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedComparison:
+    """What `ab` asks of the launches of a plan."""
+
+    base_id: str  # configuration ids; the same twice for an A/A
+    candidate_id: str
+    base_name: str
+    candidate_name: str
+    factors: tuple[str, ...]  # knobs in which the arms differ
+    max_launches: int  # of each arm
+    sequential: bool  # stop after a block as soon as the verdict stands
+    objective: str
+    limits: tuple[AskedLimit, ...] = ()
+    checks: tuple[str, ...] = ()  # of the site, whose failure vetoes "better"
+    factors_allowed: bool = False
+
+    @property
+    def same(self) -> bool:
+        """One configuration against itself: the noise floor."""
+        return self.base_id == self.candidate_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that is decided before the first launch."""
 
@@ -72,6 +96,8 @@ class Plan:
     incumbent_id: str | None = None  # configuration id that gains are measured against
     control_ids: tuple[str, ...] = ()  # configuration ids of controls: measured, and never recommended
     weights: dict[str, float] = field(default_factory=dict)  # by load id, 1 in all; empty: every cell counts the same
+    comparison: PlannedComparison | None = None  # of `ab`; its rounds alternate A B B A
+    design: Design | None = None  # what it can show; None where nobody asked, or nothing can be said
     attached: bool = False  # a server that runs already: one launch, whatever is repeated
     simulated: bool = False
     mark: str | None = None  # SIMULATED_MARK, for whoever reads the document

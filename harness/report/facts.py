@@ -11,9 +11,11 @@ from harness.records.imported import IMPORTED_MARK
 from harness.records.journal import RunData
 from harness.records.launch import LaunchOutcome, LaunchRecord
 from harness.records.manifest import Manifest
+from harness.records.noise import StoredNoise
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
 from harness.records.trial import TrialRecord
+from harness.records.verdict import Comparison
 from harness.stats.overview import (
     ASSUMED_LAUNCH_SIGMA_RATIO,
     Overview,
@@ -63,6 +65,8 @@ class RunFacts:
     notes: tuple[str, ...] = ()  # written while the run was going on
     trial_spans: tuple[TrialSpan, ...] = ()  # in the order in which they were measured
     checks: tuple[CheckRecord, ...] = ()
+    comparison: Comparison | None = None  # of two arms, where the run is one of ab or compare
+    noise: StoredNoise | None = None  # what an A/A found
 
     @property
     def standings(self) -> tuple[Standing, ...]:
@@ -90,12 +94,19 @@ class RunFacts:
         return not one.is_reference and one.configuration.configuration_id in self.plan.control_ids
 
 
-def run_facts(run: RunData, cells: tuple[CellSummary, ...]) -> RunFacts:
+def run_facts(
+    run: RunData,
+    cells: tuple[CellSummary, ...],
+    comparison: Comparison | None = None,
+    noise: StoredNoise | None = None,
+) -> RunFacts:
     """Return what a report needs of a stored run.
 
     Args:
         run: as read from its folder.
         cells: what stats.cells makes of its trials.
+        comparison: of its arms, where it has two.
+        noise: what it found of its rig, where it is an A/A.
     """
     plan = run.plan or _nothing_planned(run.manifest)
     overview = best_by_workload(cells, incumbent_id=_incumbent_id(plan, cells), weights=plan.weights or None)
@@ -110,6 +121,8 @@ def run_facts(run: RunData, cells: tuple[CellSummary, ...]) -> RunFacts:
         notes=tuple(note.text for note in run.notes),
         trial_spans=_trial_spans(run, cells),
         checks=run.checks,
+        comparison=comparison,
+        noise=noise,
     )
 
 

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from harness.records.manifest import SIMULATED_MARK
-from harness.report.models import Bar, FigureView, Line, Panel, TimelineView, TrackPanel
+from harness.report.models import AnyFigure, Bar, FigureView, ForestView, Line, Panel, TimelineView, TrackPanel
 
 # Okabe and Ito's palette, which stays distinct under colour blindness; the yellow is left out on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")
@@ -64,12 +64,14 @@ _LABEL_GAP_PT = 11.5  # direct labels nearer than this are moved apart
 _LANE_IN = 0.42
 _TRACK_IN = 1.35
 _LETTER_IN = 0.066  # of a bar's label
+_FOREST_ROW_IN = 0.3
+_VERDICT_COLOURS = {"better": "#009E73", "worse": "#D55E00", "no difference": "#0072B2", "cannot tell": "#6e6e6e"}
 _PLAIN_BAR = "#6e6e6e"
 _WARNING = "#D55E00"
 _UNITS = ((7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))  # from a length on
 
 
-def figure_svg(view: FigureView | TimelineView) -> str:
+def figure_svg(view: AnyFigure) -> str:
     """Return the figure as SVG text without XML prolog, ready to stand inside HTML or in a file.
 
     Raises:
@@ -78,11 +80,44 @@ def figure_svg(view: FigureView | TimelineView) -> str:
     if view.absent_because is not None:
         raise ValueError(view.absent_because)
     with mpl.rc_context(_STYLE):
-        figure = _draw_timeline(view) if isinstance(view, TimelineView) else _draw(view)
+        figure = _figure(view)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return _prefixed(text[text.index("<svg") :], view.name)
+
+
+def _figure(view: AnyFigure) -> Figure:
+    if isinstance(view, TimelineView):
+        return _draw_timeline(view)
+    return _draw_forest(view) if isinstance(view, ForestView) else _draw(view)
+
+
+def _draw_forest(view: ForestView) -> Figure:
+    height = _FOREST_ROW_IN * len(view.rows) + 0.75
+    label_in = min(4.0, 0.3 + _LETTER_IN * 1.08 * max(len(row.label) for row in view.rows))
+    figure = Figure(figsize=(_WIDTH_IN, height))
+    figure.subplots_adjust(
+        left=label_in / _WIDTH_IN, right=1 - 0.15 / _WIDTH_IN, top=1 - 0.1 / height, bottom=0.55 / height
+    )
+    axes = figure.subplots()
+    margin = 100 * view.margin_ratio
+    axes.axvspan(-margin, margin, color="#dedede", alpha=0.7, linewidth=0)
+    axes.axvline(0, color="#6e6e6e", linewidth=0.9)
+    for at, row in enumerate(view.rows):
+        colour = _VERDICT_COLOURS[row.verdict]
+        width = 2.6 if row.whole else 1.5
+        axes.plot([100 * row.low, 100 * row.high], [at, at], color=colour, linewidth=width, solid_capstyle="butt")
+        axes.plot(
+            100 * row.estimate, at, marker="D" if row.whole else "o", color=colour, markersize=7 if row.whole else 5
+        )
+    axes.set_yticks(range(len(view.rows)), [row.label for row in view.rows])
+    axes.set_ylim(len(view.rows) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(view.x_label)
+    if view.simulated:
+        _mark_simulated(axes)
+    return figure
 
 
 def _draw(view: FigureView) -> Figure:

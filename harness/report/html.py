@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.report.figures import figure_svg
-from harness.report.models import FigureView, ReportView, Row, TimelineView
+from harness.report.models import AnyFigure, ReportView, Row
 from harness.report.text import clean
 
 
@@ -22,7 +22,7 @@ def render_html(view: ReportView, drawn: Mapping[str, str] | None = None) -> str
     """
     svgs = drawn or {}
 
-    def inline(figure: FigureView | TimelineView) -> Markup:
+    def inline(figure: AnyFigure) -> Markup:
         return _inline_svg(svgs.get(figure.name) or figure_svg(figure), figure.title)
 
     environment = Environment(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from harness.report.models import Column, FigureView, ReportView, Row, TableView, TimelineView
+from harness.report.models import AnyFigure, Column, ReportView, Row, TableView
 from harness.report.text import clean, escape_markdown, without_places
 
 PASTE_LINES = 30
@@ -50,7 +50,7 @@ def paste_table(view: ReportView) -> TableView:
     return TableView(caption=overview.caption, columns=overview.columns, rows=rows, notes=overview.notes)
 
 
-def figure_file(figure: FigureView | TimelineView) -> str:
+def figure_file(figure: AnyFigure) -> str:
     """Return the path of a figure within its report; a simulated one says so in its name."""
     return f"figures/{'simulated-' if figure.simulated else ''}{figure.name}.svg"
 

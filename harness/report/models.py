@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.records.cell import Configuration
+from harness.records.verdict import Verdict
 
-Standing = Literal["map", "measured", "nothing"]
+Standing = Literal["map", "measured", "nothing", "verdict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +223,50 @@ class TimelineView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForestRow:
+    """An effect as a ratio minus 1, with its interval."""
+
+    label: str
+    estimate: float
+    low: float
+    high: float
+    verdict: Verdict
+    whole: bool = False  # of the whole workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForestView:
+    """Effects below one another, with the margin as a band."""
+
+    name: str
+    title: str
+    caption: str
+    rows: tuple[ForestRow, ...]
+    margin_ratio: float
+    x_label: str
+    simulated: bool = False
+    absent_because: str | None = None
+
+
+AnyFigure = FigureView | TimelineView | ForestView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonView:
+    """Base against candidate. The headline says the verdict."""
+
+    verdict: Verdict
+    same: bool
+    cells: TableView
+    parts: TableView
+    looks: TableView | None
+    noise: TableView | None  # of an A/A
+    effects: ForestView
+    doubts: tuple[DoubtCase, ...]
+    broken_limits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestConfiguration:
     """The configuration that a best.env is written for."""
 
@@ -269,9 +314,11 @@ class ReportView:
     timeline: TimelineView
     best: BestConfiguration | None
     checks: tuple[CheckView, ...] = ()
+    comparison: ComparisonView | None = None
 
     @property
-    def drawn(self) -> tuple[FigureView | TimelineView, ...]:
+    def drawn(self) -> tuple[AnyFigure, ...]:
         """Every figure that has something to show."""
-        every: tuple[FigureView | TimelineView, ...] = (*self.figures, self.timeline)
+        compared = (self.comparison.effects,) if self.comparison else ()
+        every: tuple[AnyFigure, ...] = (*compared, *self.figures, self.timeline)
         return tuple(figure for figure in every if figure.absent_because is None)

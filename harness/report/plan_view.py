@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.records.manifest import SIMULATED_MARK
 from harness.records.plan import Plan, PlannedLaunch, PlannedTrial
+from harness.report.design_view import design_lines
 from harness.report.labels import Labels, counted
 from harness.report.models import Column, Row, TableView
 from harness.stats.overview import ASSUMED_LAUNCH_SIGMA_RATIO, smallest_visible_difference
@@ -74,7 +75,12 @@ def _state(launch: PlannedLaunch) -> str:
     return f"{len(launch.trials) - done} trials left" if done else ""
 
 
-def visible_line(plan: Plan) -> str:
+def visible_lines(plan: Plan) -> tuple[str, ...]:
+    """What differences the plan can show."""
+    return design_lines(plan.design) if plan.design is not None else (_visible_line(plan),)
+
+
+def _visible_line(plan: Plan) -> str:
     if plan.attached:
         return "A server that runs already is one boot: differences between boots cannot be seen."
     per_configuration = [launch.configuration.configuration_id for launch in plan.launches if launch.fits_budget]

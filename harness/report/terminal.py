@@ -28,9 +28,10 @@ from harness.records.events import (
 from harness.records.manifest import SIMULATED_MARK
 from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
+from harness.report.design_view import design_table
 from harness.report.labels import Labels, counted, labels_of, words
 from harness.report.models import DoubtGroup, ReportView
-from harness.report.plan_view import MOST_ROWS, cost_lines, plan_line, planned_launches, visible_line
+from harness.report.plan_view import MOST_ROWS, cost_lines, plan_line, planned_launches, visible_lines
 from harness.report.progress import ProgressState, event_words
 from harness.report.screen_table import print_table
 from harness.report.tables import SPEED
@@ -167,7 +168,10 @@ def print_plan(plan: Plan, console: Console | None = None) -> None:
     if plan.launches:
         print_table(planned_launches(plan, labels), console)
     _print_left_out(plan, labels, console)
-    for line in (*cost_lines(plan, labels), visible_line(plan), *plan.notes):
+    shown = design_table(plan.design) if plan.design else None
+    if shown is not None:
+        print_table(shown, console)
+    for line in (*cost_lines(plan, labels), *visible_lines(plan), *plan.notes):
         _say(console, line)
 
 
@@ -175,7 +179,10 @@ def print_result(view: ReportView, console: Console | None = None, *, report: Pa
     """Print the result table, its doubts, what was found and what to run next, and where the report lies."""
     console = console or stderr_console()
     console.print()
-    print_cells(view, console)
+    if view.comparison is not None:
+        print_table(view.comparison.noise or view.comparison.cells, console)
+    else:
+        print_cells(view, console)
     console.print()
     if view.simulated:
         _say(console, f"{SIMULATED_MARK}: no engine ran; every number comes from a model.", style="bold red")

@@ -6,6 +6,7 @@ from harness.records.cell import Configuration
 from harness.records.metrics import BY_POSITION, METRICS
 from harness.report.best import EngineVariables, best_env
 from harness.report.check_view import check_views
+from harness.report.comparison import comparison_headline, comparison_view, named
 from harness.report.curves import figures
 from harness.report.facts import FAILED, RunFacts
 from harness.report.headline import headline
@@ -33,7 +34,8 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
         variables: by which the recipe's scripts read a configuration, for best.env (see best.best_env).
     """
     reading = read(facts)
-    found = headline(reading)
+    comparison = named(facts.comparison, reading.labels) if facts.comparison else None
+    found = comparison_headline(comparison, facts) if comparison else headline(reading)
     return ReportView(
         title=f"{facts.manifest.sweep} on {facts.manifest.recipe}",
         sweep_hash=facts.manifest.sweep_sha256[:12],
@@ -57,7 +59,8 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
         definitions=definitions(reading),
         figures=figures(reading),
         timeline=timeline(reading),
-        best=_best(reading, found, variables),
+        best=None if comparison and comparison.same else _best(reading, found, variables),
+        comparison=comparison_view(comparison, reading.labels, facts.noise) if comparison else None,
         checks=check_views(reading),
     )
 

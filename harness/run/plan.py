@@ -48,7 +48,7 @@ def make_plan(request: PlanRequest) -> Plan:
     """Return the plan: every configuration once before any twice, each round in an order of its own."""
     launches: list[PlannedLaunch] = []
     for round_number in range(1, request.rounds + 1):
-        for group in _shuffled(request.groups, request.base.seed, round_number):
+        for group in _ordered_groups(request, round_number):
             launches.append(_launch(request, group, round_number, ordinal=len(launches) + 1))
     return replace(request.base, launches=tuple(_within_budget(launches, request.budget.time_s)))
 
@@ -102,6 +102,14 @@ def _trial(request: PlanRequest, name: str, load: LoadPoint, expected: Expected)
         ttft_s=expected.ttft_s,
         uncut_s=expected.wall_s if cut else None,
     )
+
+
+def _ordered_groups(request: PlanRequest, round_number: int) -> list[CellGroup]:
+    """Two arms alternate A B B A, then B A A B: a rig that drifts steadily then favours neither."""
+    shuffled = _shuffled(request.groups, request.base.seed, 1 if request.base.comparison else round_number)
+    if request.base.comparison and round_number % 4 in (2, 3):
+        shuffled.reverse()
+    return shuffled
 
 
 def _shuffled(groups: Sequence[CellGroup], seed: int, round_number: int) -> list[CellGroup]:

@@ -145,12 +145,21 @@ class _Session:
 
     async def _launch_all(self, todo: Sequence[PlannedLaunch]) -> None:
         for round_number in sorted({launch.round for launch in todo}):
+            if self._is_enough(round_number - 1):
+                return
             launches = [launch for launch in todo if launch.round == round_number]
             for launch in launches:
                 if not self._fits(launch):
                     return
                 await self._launch_until_accepted(launch)
             await self._repeat_slow(launches)
+
+    def _is_enough(self, rounds: int) -> bool:
+        """Whether what was measured by then, now or before a resume, answers the question."""
+        because = self._task.judge_round(rounds) if self._task.judge_round and rounds else None
+        if because is not None:
+            self._note(because)
+        return because is not None
 
     async def _remove_orphans(self) -> None:
         for orphan in await remove_orphans(self._tools.registry, clock=self._tools.clock):

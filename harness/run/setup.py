@@ -20,6 +20,7 @@ from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration, LoadPoin
 from harness.records.manifest import SIMULATED_MARK, HostFacts, Manifest
 from harness.records.plan import Plan
 from harness.records.trial import MEASURING_VERSION
+from harness.run.arms import ComparisonWish, planned_comparison, rounds_of
 from harness.run.cost import EngineCost, ModelledCost, PredictRound
 from harness.run.mix import cell_weights
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
@@ -43,6 +44,7 @@ class Wishes:
     launches: int | None = None  # of each configuration in all; None: as the sweep says
     time_limit_s: float | None = None  # None: as the sweep says
     scenario: Scenario | None = None  # rehearse it on a simulated engine
+    comparison: ComparisonWish | None = None  # only the two arms of `compare`, alternating
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ def plan_sweep(
     Raises:
         InputError: nothing is left to measure, a prompt cannot be made, or ``earlier`` is of another engine or host.
     """
-    expansion = expand(sweep, recipe.recipe)
+    expansion = expand(sweep, recipe.recipe, arms_only=wishes.comparison is not None)
     if wishes.scenario is not None:
         host = replace(host, rig_id=f"simulated-{wishes.scenario.name}")
         _require_simulated(sweep, recipe, expansion)
@@ -98,6 +100,7 @@ def plan_sweep(
     loads = {load.load_id: load for group in groups for load in group.loads}
     for load in loads.values():
         require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
+    comparison = planned_comparison(sweep, recipe.recipe, expansion.groups, wishes.comparison)
     plan = make_plan(
         PlanRequest(
             base=replace(
@@ -106,9 +109,10 @@ def plan_sweep(
                 simulated=wishes.scenario is not None,
                 mark=_mark(wishes.scenario),
                 weights=_weights(sweep, expansion, loads.values(), replayed),
+                comparison=comparison,
             ),
             groups=groups,
-            rounds=wishes.launches or file.repeat.launches,
+            rounds=rounds_of(comparison) if comparison else wishes.launches or file.repeat.launches,
             cost=_cost(recipe),
             identity=Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id),
             budget=budget,

@@ -62,6 +62,10 @@ KINDS: dict[str, DoubtKind] = {
     "recorded_reuse_differs": _doubtful("a replayed trace found more or less in the cache than it has in common"),
     "too_few_drafts": _doubtful("too few drafts for a precise acceptance"),
     "greedy_text_differs": _doubtful("at temperature 0 the arms say other things, early in most prompts"),
+    "noise_assumed": _doubtful("nobody measured how far launches of this rig lie apart"),
+    "not_alternating": _doubtful("the launches of the arms did not alternate"),
+    "one_launch_an_arm": _doubtful("an arm was launched once, and a boot can be slow"),
+    "fingerprints_differ": _doubtful("the two sides differ in more than what is compared"),
     "kv_tokens_differ": _doubtful("launches of one configuration had unlike amounts of KV cache"),
 }
 

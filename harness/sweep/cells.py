@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -39,8 +39,13 @@ class Expansion:
         return sum(len(group.loads) for group in self.groups)
 
 
-def expand(sweep: Sweep, recipe: Recipe) -> Expansion:
+def expand(sweep: Sweep, recipe: Recipe, *, arms_only: bool = False) -> Expansion:
     """Return what a sweep asks for, as far as the recipe allows it.
+
+    Args:
+        sweep: as loaded.
+        recipe: the one that it names.
+        arms_only: the arms of `compare` alone, over the fixed knobs; both must boot.
 
     Raises:
         InputError: a knob or value is wrong, nothing is left to measure, every arm would be the same server,
@@ -56,13 +61,16 @@ def expand(sweep: Sweep, recipe: Recipe) -> Expansion:
     grid = Grid(axes, reader, _defaults(recipe) | (FROM_TRACE if sweep.replays_trace else {}))
     grid.require_size(len(configurations), where=sweep.source.where(("knobs",)))
     work = _Work(sweep, recipe, Exclusion(lines))
-    work.add_all(_points(grid, configurations))
-    work.require_something()
-    return work.expansion(
-        incumbent=work.incumbent(arms.get("incumbent"), grid),
-        notes=(*reader.warnings, *_notes(grid, configurations)),
-        weights=weights,
-    )
+    if arms_only:
+        named = _compared(sweep, configurations, arms)
+        work.add_all([replace(grid.named(arm), name=name) for arm, name in named])
+        work.require_every()
+        notes = reader.warnings
+    else:
+        work.add_all(_points(grid, configurations))
+        work.require_something()
+        notes = [*reader.warnings, *_notes(grid, configurations), *work.unused()]
+    return work.expansion(incumbent=work.incumbent(arms.get("incumbent"), grid), notes=notes, weights=weights)
 
 
 @dataclass(slots=True)
@@ -110,9 +118,18 @@ class _Work:
             what = f"all {len(only.same_as) + 1} configurations would be the same server"
             raise InputError(what, where=where, hint=_because(only) + ".")
 
+    def require_every(self) -> None:
+        """Raise InputError where one of two arms cannot boot."""
+        if self._refusals:
+            first = self._refusals[0]
+            raise InputError(f"an arm cannot boot: {first.because}", where=first.where, hint=first.source)
+
+    def unused(self) -> list[str]:
+        """Lines of `exclude` that match nothing, in words."""
+        return [f"exclude matches nothing: {self._at(line)}" for line in self._exclusion.unused()]
+
     def expansion(self, *, incumbent: Configuration | None, notes: Sequence[str], weights: Weights) -> Expansion:
         """What was collected."""
-        unused = [f"exclude matches nothing: {self._at(line)}" for line in self._exclusion.unused()]
         servers = list(self._servers.values())
         return Expansion(
             groups=tuple(CellGroup(configuration=_kept(each), loads=tuple(each.loads)) for each in servers),
@@ -124,7 +141,7 @@ class _Work:
             ),
             excluded_configurations=self._excluded_configurations,
             excluded_cells=self._excluded_cells,
-            notes=(*notes, *(f"{_listed(labels)}: {said}" for said, labels in self._warnings.items()), *unused),
+            notes=(*notes, *(f"{_listed(labels)}: {said}" for said, labels in self._warnings.items())),
             incumbent=incumbent,
             weights=weights,
         )
@@ -237,6 +254,19 @@ def _points(grid: Grid, configurations: Sequence[Named]) -> list[LaunchPoint]:
     """The grid where something varies in it, or where nothing else is asked for; then the named ones."""
     named = [grid.named(configuration) for configuration in configurations]
     return grid.points() + named if grid.has_launch_axis or not named else named
+
+
+def _compared(
+    sweep: Sweep, configurations: Sequence[Named], arms: Mapping[str, Named]
+) -> list[tuple[Named, str | None]]:
+    """The arms of `compare` with their names; one that is given as knobs has none."""
+    named = {TODAY: Named(name=TODAY, values={}, path=("compare",))} | {one.name: one for one in configurations}
+    compare = sweep.file.compare
+    assert compare is not None  # sweep.arms.with_arms made it
+    found: list[tuple[Named, str | None]] = []
+    for arm, raw in (("base", compare.base), ("candidate", compare.candidate)):
+        found.append((named[raw], raw) if isinstance(raw, str) else (arms[arm], None))
+    return found
 
 
 def _arms(sweep: Sweep, reader: Reader) -> dict[str, Named]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,13 @@ def sweep_from(source: Source, *, set_overrides: Sequence[str] = ()) -> Sweep:
     file = validated(SweepFile, overridden.source)
     raise_all(list(_problems(file, overridden.source)))
     return Sweep(file=file, source=overridden.source, set_knobs=overridden.knobs)
+
+
+def with_source(sweep: Sweep, source: Source) -> Sweep:
+    """Return the sweep with another source, checked again. Raises InputError."""
+    file = validated(SweepFile, source)
+    raise_all(list(_problems(file, source)))
+    return replace(sweep, file=file, source=source)
 
 
 def load_recipe_of(sweep: Sweep, *, start: Path | None = None) -> LoadedRecipe:

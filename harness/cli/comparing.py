@@ -1,0 +1,102 @@
+"""What the commands share that compare: the rig's noise floor, the judge between rounds, the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.cli.loading import summaries_of
+from harness.errors import InputError
+from harness.records.journal import RunData
+from harness.records.plan import PlannedComparison
+from harness.records.summary import CellSummary
+from harness.records.trial import MEASURING_VERSION
+from harness.records.verdict import Comparison, Verdict
+from harness.report.comparison import decided_words
+from harness.run.outcome import CANNOT_TELL, ENGINE_FAILED, FINE
+from harness.stats.arms import Stored, comparison_of
+from harness.stats.compare import BLOCK_LAUNCHES
+from harness.stats.floor import measured_noise
+from harness.stats.live import is_whole_factor, live_differences
+from harness.stats.noise import NoiseBook, usable_noise
+from harness.store.layout import RunFolder
+from harness.store.reader import read_run
+from harness.store.rig import add_noise, read_noise
+
+WORSE = 1
+_CODES: dict[Verdict, int] = {"better": FINE, "no difference": FINE, "worse": WORSE, "cannot tell": CANNOT_TELL}
+_NEEDED_ROUNDS = 2  # by then each arm had its chance to come up
+
+
+def book_for(folder: RunFolder, run: RunData) -> NoiseBook:
+    """Return the noise floor that holds for a run: stored for its rig, by other runs, on the same engine."""
+    stored = read_noise(folder.path.parent, run.manifest.host.rig_id)
+    versions = [launch.live.engine_version for launch in run.launches if launch.live and launch.live.engine_version]
+    others = [noise for noise in stored if noise.run_id != run.manifest.run_id]
+    fits = usable_noise(others, engine_version=versions[0] if versions else None, measuring_version=MEASURING_VERSION)
+    return NoiseBook(entries=fits)
+
+
+def stored_comparison(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) -> Comparison | None:
+    """Return the verdict on a run of ``ab``; None for another run."""
+    return comparison_of(Stored(run=run, cells=cells), book_for(folder, run))
+
+
+def keep_noise(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) -> None:
+    """Store what an A/A found of its rig. Raises StoreError."""
+    noise = measured_noise(Stored(run=run, cells=cells))
+    if noise is not None:
+        add_noise(folder.path.parent, run.manifest.host.rig_id, noise)
+
+
+def block_judge(folder: RunFolder, asked: PlannedComparison) -> Callable[[int], str | None]:
+    """Return what decides after each round whether another one is needed.
+
+    It raises InputError where the arms differ in more than was asked for.
+    """
+
+    def judge(round_number: int) -> str | None:
+        run = read_run(folder)
+        require_one_factor(run, asked)
+        missing = _never_up(run, asked) if round_number >= _NEEDED_ROUNDS else None
+        if missing is not None:
+            return f"{missing} never came up, so that there is nothing to compare: no more launches"
+        if not asked.sequential or round_number % BLOCK_LAUNCHES or round_number >= asked.max_launches:
+            return None
+        comparison = stored_comparison(folder, run, summaries_of(run))
+        return decided_words(comparison) if comparison else None
+
+    return judge
+
+
+def verdict_code(comparison: Comparison | None, code: int) -> int:
+    """Return the exit code of a comparison; ``code`` is that of its run, which counts where there is no effect."""
+    if comparison is None or (comparison.effect is None and code == ENGINE_FAILED):
+        return code
+    if comparison.same:
+        return FINE if comparison.effect is not None else CANNOT_TELL
+    return _CODES[comparison.verdict]
+
+
+def require_one_factor(run: RunData, asked: PlannedComparison) -> None:
+    """Raise InputError where the servers of the arms differ in more than was asked for, as read back from them."""
+    if asked.same or asked.factors_allowed or is_whole_factor(asked.factors):
+        return
+    arms = [
+        [launch for launch in run.launches if launch.configuration.configuration_id == wanted]
+        for wanted in (asked.base_id, asked.candidate_id)
+    ]
+    differences = live_differences(arms[0], arms[1], asked.factors)
+    if differences:
+        raise InputError(
+            f"the servers differ in more than {', '.join(asked.factors)}: {'; '.join(differences)}",
+            where=run.manifest.run_id,
+            hint="Make that equal in both arms, or add --allow-factors. What was measured is kept.",
+        )
+
+
+def _never_up(run: RunData, asked: PlannedComparison) -> str | None:
+    for configuration_id, name in ((asked.base_id, asked.base_name), (asked.candidate_id, asked.candidate_name)):
+        launches = [launch for launch in run.launches if launch.configuration.configuration_id == configuration_id]
+        if launches and all(launch.live is None for launch in launches):
+            return name
+    return None

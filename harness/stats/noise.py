@@ -1,0 +1,73 @@
+"""The rig's noise floor: out of an A/A, and into a verdict. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.records.cell import LoadPoint
+from harness.records.noise import CellNoise, StoredNoise
+from harness.records.verdict import NoiseFloor
+from harness.stats.effect import ASSUMED_DEGREES, ASSUMED_SIGMA_RATIO
+
+
+def assumed_floor() -> NoiseFloor:
+    """Return what is assumed where nobody measured: 3 % between launches."""
+    return NoiseFloor(sigma_ratio=ASSUMED_SIGMA_RATIO, degrees=ASSUMED_DEGREES, source="assumed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseBook:
+    """Stored noise that holds for what is compared: this rig, this engine, this way of measuring."""
+
+    entries: tuple[StoredNoise, ...] = ()
+
+    def of_total(self, objective: str) -> NoiseFloor | None:
+        """Return the floor of a weighted workload; None: nothing is stored."""
+        known = [entry for entry in self.entries if entry.objective == objective]
+        return _pooled([(entry.total_sigma_ratio, entry.total_degrees, entry.at) for entry in known])
+
+    def of_cell(self, load: LoadPoint, metric: str) -> NoiseFloor | None:
+        """Return the floor of a load: of its context length and concurrency, whatever the text; None: not stored."""
+        found = [(_of_shape(entry, load, metric), entry.at) for entry in self.entries]
+        return _pooled([(cell.between_sigma_ratio, cell.degrees, at) for cell, at in found if cell is not None])
+
+
+def usable_noise(
+    stored: Iterable[StoredNoise], *, engine_version: str | None, measuring_version: int
+) -> tuple[StoredNoise, ...]:
+    """Return what holds for this engine; with an unknown version (before a launch) what was measured last."""
+    fits = [entry for entry in stored if entry.measuring_version == measuring_version]
+    version = engine_version if engine_version is not None else (fits[-1].engine_version if fits else None)
+    return tuple(entry for entry in fits if entry.engine_version == version)
+
+
+def _of_shape(entry: StoredNoise, load: LoadPoint, metric: str) -> CellNoise | None:
+    """One reading of an entry: several texts of one shape share its launches, so they add no degrees of freedom."""
+    same = [
+        cell
+        for cell in entry.cells
+        if (cell.metric, cell.context_tokens, cell.concurrency) == (metric, load.context_tokens, load.concurrency)
+    ]
+    if not same:
+        return None
+    variance = sum(cell.between_sigma_ratio**2 for cell in same) / len(same)
+    within = [cell.within_sigma_ratio for cell in same if cell.within_sigma_ratio is not None]
+    return CellNoise(
+        metric=metric,
+        context_tokens=load.context_tokens,
+        concurrency=load.concurrency,
+        between_sigma_ratio=math.sqrt(variance),
+        within_sigma_ratio=math.sqrt(sum(one**2 for one in within) / len(within)) if within else None,
+        degrees=min(cell.degrees for cell in same),
+    )
+
+
+def _pooled(known: Sequence[tuple[float, float, str]]) -> NoiseFloor | None:
+    degrees = sum(each for _, each, _ in known)
+    if degrees <= 0:
+        return None
+    variance = sum(sigma**2 * each for sigma, each, _ in known) / degrees
+    newest = max(at for _, _, at in known)
+    return NoiseFloor(sigma_ratio=math.sqrt(variance), degrees=degrees, source="stored", measured_at=newest)
