@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import httpx
@@ -16,6 +16,8 @@ from harness.records.request import TokenCountSource
 
 ThinkingField = Literal["chat_template_kwargs", "think"]
 NO_THINKING = "off"
+_NO_EFFORT = (NO_THINKING, "on")
+_COMMON_EFFORTS = ("low", "medium", "high")
 PROBE_TOKENS = 4
 _ALL_FIELDS = (
     "return_token_ids",
@@ -57,6 +59,15 @@ class Endpoint:
     def headers(self) -> dict[str, str]:
         """Of every request. Holds the key: never to be logged."""
         return authorisation(self.api_key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainReply:
+    """A reply that is no stream."""
+
+    status: int
+    tree: dict[str, Any] = field(repr=False)  # {} where it is no success, or no object
+    error: str | None = None  # the server's words where it is no success
 
 
 async def probe(
@@ -105,26 +116,23 @@ async def count_tokens(http: httpx.AsyncClient, endpoint: Endpoint, text: str, *
         body["prompt"] = text
     url = f"{endpoint.base_url}/tokenize"
     opening = {"add_generation_prompt": True} if endpoint.chat else {}
-    status, tree = await _asked(http, url, body | opening, endpoint)
-    count = tree.get("count")
-    if status in _NO_SUCH_ROUTE:
+    reply = await asked(http, url, body | opening, endpoint)
+    count = reply.tree.get("count")
+    if reply.status in _NO_SUCH_ROUTE:
         once: dict[str, Any] = {endpoint.length_field: 1, "temperature": 0.0, "stream": False}
-        _, tree = await _asked(http, endpoint.url, body | once, endpoint)
-        usage = tree.get("usage")
+        usage = (await asked(http, endpoint.url, body | once, endpoint)).tree.get("usage")
         count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     if not isinstance(count, int):
         raise EndpointError(
-            f"cannot count the tokens of a prompt (HTTP {status})",
+            f"cannot count the tokens of a prompt (HTTP {reply.status})",
             where=url,
             hint="prompts of an exact length need vLLM's /tokenize route, or answers that report usage.prompt_tokens",
         )
     return count
 
 
-async def _asked(
-    http: httpx.AsyncClient, url: str, body: dict[str, Any], endpoint: Endpoint
-) -> tuple[int, dict[str, Any]]:
-    """Status and JSON of a reply; {} where it is no success, or no object."""
+async def asked(http: httpx.AsyncClient, url: str, body: dict[str, Any], endpoint: Endpoint) -> PlainReply:
+    """Return what a server answers to a question without a stream. Raises EndpointError where it does not answer."""
     try:
         response = await http.post(url, json=body, headers=endpoint.headers, timeout=_COUNT_TIMEOUT)
         tree = response.json() if response.is_success else {}
@@ -132,7 +140,8 @@ async def _asked(
         raise _unreachable(url, failure) from failure
     except ValueError:
         tree = {}
-    return response.status_code, tree if isinstance(tree, dict) else {}
+    error = None if response.is_success else error_message(response.content)
+    return PlainReply(status=response.status_code, tree=tree if isinstance(tree, dict) else {}, error=error)
 
 
 def thinking_fields(endpoint: Endpoint, thinking: str) -> dict[str, Any]:
@@ -143,10 +152,25 @@ def thinking_fields(endpoint: Endpoint, thinking: str) -> dict[str, Any]:
     return {"chat_template_kwargs": template_fields(thinking)} if accepted else {}
 
 
-def template_fields(thinking: str) -> dict[str, bool]:
-    """Return what tells a chat template whether to think. Templates differ in the name; each ignores the other."""
+def effort_fields(endpoint: Endpoint, thinking: str) -> dict[str, Any]:
+    """Return the field beside them that names an effort, which a server that cannot do it should refuse.
+
+    An effort that OpenAI's API does not have goes into the template alone, where servers read it that have it.
+    """
+    in_template = "chat_template_kwargs" in endpoint.accepts and endpoint.thinking_field != "think"
+    if thinking in _NO_EFFORT or (in_template and thinking not in _COMMON_EFFORTS):
+        return {}
+    return {"reasoning_effort": thinking}
+
+
+def template_fields(thinking: str) -> dict[str, bool | str]:
+    """Return what tells a chat template how to think. Templates differ in the names; each ignores the others.
+
+    The effort belongs here too: the encoder of DeepSeek-V4 reads it from the template's fields alone.
+    """
     thinks = thinking != NO_THINKING
-    return {"thinking": thinks, "enable_thinking": thinks}
+    switches: dict[str, bool | str] = {"thinking": thinks, "enable_thinking": thinks}
+    return switches if thinking in _NO_EFFORT else switches | {"reasoning_effort": thinking}
 
 
 def authorisation(api_key: ApiKey | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from harness.client.endpoint import NO_THINKING, Endpoint, thinking_fields
+from harness.client.endpoint import Endpoint, effort_fields, thinking_fields
 from harness.client.redact import ApiKey, public_message
 from harness.client.stream import StreamFacts, error_message, read_stream
 from harness.records.cell import LoadPoint
@@ -20,7 +20,6 @@ from harness.records.workload import Prompt
 
 _CONNECT_TIMEOUT_S = 10.0
 _WRITE_TIMEOUT_S = 60.0
-_PLAIN_THINKING = "on"
 _FAILED_REASONS = ("abort", "error")  # finish reasons by which an engine says that it gave up
 
 
@@ -64,16 +63,17 @@ def prepare(
         seed: of the sampler; also of synthetic acceptance, so it must differ between repeats.
     """
     body: dict[str, Any] = {"model": endpoint.model, "stream": True, "temperature": load.temperature}
-    body |= {"messages": [{"role": "user", "content": prompt.text}]} if endpoint.chat else {"prompt": prompt.text}
-    body[endpoint.length_field] = load.output.tokens
+    content = prompt.text if prompt.picture is None else content_with_picture(prompt.text, prompt.picture)
+    body |= {"messages": [{"role": "user", "content": content}]} if endpoint.chat else {"prompt": prompt.text}
+    body[endpoint.length_field] = load.output.most_tokens
     optional: dict[str, Any] = {"top_p": load.top_p, "seed": seed}
     if not load.output.natural:
-        optional |= {"min_tokens": load.output.tokens, "ignore_eos": True}
+        optional |= {"min_tokens": load.output.most_tokens, "ignore_eos": True}
     if endpoint.token_count_source == "token_ids":
         optional["return_token_ids"] = True
     body |= {name: value for name, value in optional.items() if name in endpoint.accepts}
     if endpoint.chat:
-        body |= _thinking(endpoint, load.thinking)
+        body |= thinking_fields(endpoint, load.thinking) | effort_fields(endpoint, load.thinking)
     if "stream_options" in endpoint.accepts:
         body["stream_options"] = {"include_usage": True}
         if endpoint.token_count_source == "usage_growth":
@@ -90,6 +90,11 @@ def prepare(
     )
 
 
+def content_with_picture(text: str, picture: str) -> list[dict[str, Any]]:
+    """Return the content of a message with a picture before its text, which is where most templates put it anyway."""
+    return [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": text}]
+
+
 def read_timeout_s(
     load: LoadPoint, *, prefill_tokens_per_s: float, decode_tokens_per_s: float, floor_s: float = 30.0
 ) -> float:
@@ -102,7 +107,7 @@ def read_timeout_s(
         floor_s: added to it.
     """
     prefill_s = load.context_tokens * load.concurrency / prefill_tokens_per_s
-    return floor_s + prefill_s + load.output.tokens / decode_tokens_per_s
+    return floor_s + prefill_s + load.output.most_tokens / decode_tokens_per_s
 
 
 def build_request(prepared: PreparedRequest, *, read_timeout_s: float) -> httpx.Request:
@@ -182,14 +187,6 @@ def record(sent: Sent, *, epoch_s: float) -> RequestRecord:
     )
 
 
-def _thinking(endpoint: Endpoint, wish: str) -> dict[str, Any]:
-    """``wish`` is off, on, or an effort by the server's own name, which a server that cannot do it should refuse."""
-    fields = thinking_fields(endpoint, wish)
-    if wish not in (NO_THINKING, _PLAIN_THINKING):
-        fields["reasoning_effort"] = wish
-    return fields
-
-
 def _outcome(sent: Sent, facts: StreamFacts | None) -> tuple[Outcome, str | None]:
     exchange = sent.exchange
     if exchange is None or facts is None:
@@ -230,6 +227,8 @@ def _delivered(facts: StreamFacts | None, first_event_tokens: int | None) -> dic
         "cached_tokens",
         "output_tokens",
         "reasoning_tokens",
+        "first_answer_s",
+        "answer_tokens",
         "text_sha256",
         "token_ids_sha256",
         "repeated_tail_ratio",

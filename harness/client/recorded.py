@@ -7,11 +7,10 @@ from typing import Any
 
 import httpx
 
-from harness.client.endpoint import Endpoint, thinking_fields
+from harness.client.endpoint import Endpoint, effort_fields, thinking_fields
 from harness.client.openai import PreparedRequest
 from harness.records.workload import Prompt, RecordedRequest
 
-_NO_EFFORT = ("off", "on")
 _COUNT_TIMEOUT = httpx.Timeout(10.0, read=120.0)
 # What tells a gateway something, not an engine. Keys among it never leave the trace.
 NOT_SENT = frozenset(
@@ -75,6 +74,7 @@ async def count_recorded(http: httpx.AsyncClient, endpoint: Endpoint, body: dict
     asked |= {name: body[name] for name in ("messages", "prompt", "tools", "chat_template_kwargs") if name in body}
     if "messages" in body:
         asked["add_generation_prompt"] = True
+        asked |= _effort_of_template(body)
     headers = {"content-type": "application/json", **endpoint.headers}
     url = f"{endpoint.base_url}/tokenize"
     try:
@@ -84,6 +84,15 @@ async def count_recorded(http: httpx.AsyncClient, endpoint: Endpoint, body: dict
         return None
     count = tree.get("count") if isinstance(tree, dict) else None
     return count if isinstance(count, int) and count > 0 else None
+
+
+def _effort_of_template(body: dict[str, Any]) -> dict[str, Any]:
+    """A chat hands its effort to the template; /tokenize knows only the template's own fields."""
+    if not isinstance(body.get("reasoning_effort"), str):
+        return {}
+    written = body.get("chat_template_kwargs")
+    said = {"reasoning_effort": body["reasoning_effort"]}
+    return {"chat_template_kwargs": said | (written if isinstance(written, dict) else {})}
 
 
 def _sampling(endpoint: Endpoint, recorded: RecordedRequest, written: dict[str, Any]) -> dict[str, Any]:
@@ -97,17 +106,15 @@ def _sampling(endpoint: Endpoint, recorded: RecordedRequest, written: dict[str, 
         kept = written.get("chat_template_kwargs")
         if isinstance(kept, dict) and "chat_template_kwargs" in fields:
             fields["chat_template_kwargs"] = kept | fields["chat_template_kwargs"]
-        said |= fields
-        if recorded.thinking not in _NO_EFFORT:
-            said["reasoning_effort"] = recorded.thinking
+        said |= fields | effort_fields(endpoint, recorded.thinking)
     return said
 
 
 def _length(endpoint: Endpoint, recorded: RecordedRequest, written: dict[str, Any]) -> dict[str, Any]:
-    length: dict[str, Any] = {endpoint.length_field: recorded.output.tokens}
+    length: dict[str, Any] = {endpoint.length_field: recorded.output.most_tokens}
     if recorded.output.natural or _ends_by_itself(written):
         return length
-    exact: dict[str, Any] = {"min_tokens": recorded.output.tokens, "ignore_eos": True}
+    exact: dict[str, Any] = {"min_tokens": recorded.output.most_tokens, "ignore_eos": True}
     return length | {name: value for name, value in exact.items() if name in endpoint.accepts}
 
 

@@ -37,6 +37,8 @@ class StreamFacts:
     cached_tokens: int | None
     output_tokens: int | None
     reasoning_tokens: int | None
+    first_answer_s: float | None  # of the first event with a part of the answer: text or a call of a tool
+    answer_tokens: int | None  # from there on; events are whole, so reasoning in the same event counts too
     speculation: RequestSpeculation | None
     text_sha256: str | None  # reasoning and answer
     token_ids_sha256: str | None
@@ -73,6 +75,7 @@ def read_stream(exchange: Exchange, *, epoch_s: float = 0.0) -> StreamFacts:
     chunks = [_read_chunk(event) for event in decode_events(exchange.body_reads())]
     source = _count_source(chunks)
     batches = _batches(chunks, source, epoch_s)
+    first_answer_s = _first_answer_s(chunks, batches, epoch_s)
     token_ids = [token for chunk in chunks for token in chunk.token_ids or ()]
     reasoning = "".join(chunk.reasoning for chunk in chunks)
     answer = "".join(chunk.answer for chunk in chunks)
@@ -89,6 +92,8 @@ def read_stream(exchange: Exchange, *, epoch_s: float = 0.0) -> StreamFacts:
         cached_tokens=_count(_mapping(usage, "prompt_tokens_details"), "cached_tokens"),
         output_tokens=_count(usage, "completion_tokens"),
         reasoning_tokens=_count(_mapping(usage, "completion_tokens_details"), "reasoning_tokens"),
+        first_answer_s=first_answer_s,
+        answer_tokens=_answer_tokens(batches, first_answer_s),
         speculation=_last([chunk.speculation for chunk in chunks]),
         text_sha256=sha256_of_text(reasoning, answer) if batches else None,
         token_ids_sha256=sha256_of_ids(token_ids) if token_ids else None,
@@ -169,6 +174,20 @@ def _batches(chunks: Sequence[_Chunk], source: TokenCountSource, epoch_s: float)
         if tokens != 0:
             batches.append(TokenBatch(at_s=chunk.at_s - epoch_s, tokens=tokens))
     return tuple(batches)
+
+
+def _first_answer_s(chunks: Sequence[_Chunk], batches: Sequence[TokenBatch], epoch_s: float) -> float | None:
+    """Without any reasoning, all is answer: the first event may hold half a character, and so no text."""
+    if not any(chunk.reasoning for chunk in chunks):
+        return batches[0].at_s if batches else None
+    return next((chunk.at_s - epoch_s for chunk in chunks if chunk.answer or chunk.calls_tool), None)
+
+
+def _answer_tokens(batches: Sequence[TokenBatch], first_answer_s: float | None) -> int | None:
+    if first_answer_s is None:
+        return 0
+    counts = [batch.tokens for batch in batches if batch.at_s >= first_answer_s]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def _shared_stamps(batches: Sequence[TokenBatch]) -> int:

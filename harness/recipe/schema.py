@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -25,10 +26,12 @@ LOAD_KNOBS = (
     "temperature",
     "top_p",
     "thinking",
+    "thinking_tokens",
 )
 IMAGE = "image"
 TERM = re.compile(r"^([a-z][a-z0-9_]*)(?: \+ ([0-9]+))?$")
 ENV_PREFIX = "env."
+VISION = "vision"  # the content class whose prompts hold pictures
 
 
 class Preparation(FileModel):
@@ -113,6 +116,11 @@ class Measuring(FileModel):
 
 class Server(FileModel):
     """How the server answers where servers differ. The defaults are vLLM's."""
+
+    accepts_images: Matchers | None = Field(
+        default=None,
+        description="Where this holds, prompts may hold pictures; {}: as far as anybody knows. Left out: text alone.",
+    )
 
     ready_by: Literal["health", "models"] = Field(
         default="health", description="What says that it is up. models: /v1/models, where it has no /health."
@@ -264,8 +272,19 @@ class Recipe(FileModel):
 
     @cached_property
     def cell_rules(self) -> tuple[Rule, ...]:
-        """The rules that name load knobs."""
-        return tuple(rule for rule in self.rules if rule.is_about_cells)
+        """The rules that name load knobs, and that pictures go only to what takes them."""
+        return (*(rule for rule in self.rules if rule.is_about_cells), *_picture_rules(self.server.accepts_images))
+
+
+def _picture_rules(accepts: Mapping[str, Any] | None) -> tuple[Rule, ...]:
+    if accepts is None:
+        because = "class vision sends a picture with each prompt, and what this recipe serves takes text alone"
+        return (Rule(when={"class": VISION}, because=because),)
+    if not accepts:
+        return ()
+    needed = ", ".join(f"{name} {matcher}" for name, matcher in accepts.items())
+    because = f"class vision sends a picture with each prompt, which only {needed} takes; name it in knobs"
+    return (Rule(when={"class": VISION}, require=dict(accepts), because=because),)
 
 
 def json_schema() -> dict[str, Any]:

@@ -41,10 +41,16 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLength:
-    """How long answers are: exactly ``tokens`` (min = max, EOS ignored), or natural and at most ``tokens``."""
+    """How long answers are: exactly ``most_tokens`` (min = max, EOS ignored), or natural and at most that."""
 
     tokens: int
     natural: bool = False
+    reserve_tokens: int = 0  # for reasoning, so that it does not eat the answer
+
+    @property
+    def most_tokens(self) -> int:
+        """What a request's max_tokens is: the answer and its reasoning."""
+        return self.tokens + self.reserve_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,7 @@ class LoadPoint:
             "temperature": self.temperature,
             "top_p": self.top_p,
             "thinking": self.thinking,
+            "thinking_tokens": self.output.reserve_tokens,
         }
 
     @cached_property
@@ -104,7 +111,7 @@ class LoadPoint:
             "class": self.workload_class,
             "context_tokens": self.context_tokens,
             "concurrency": self.concurrency,
-            "output": [self.output.tokens, self.output.natural],
+            "output": [self.output.tokens, self.output.natural, *filter(None, [self.output.reserve_tokens])],
             "cache": self.cache,
             "sampling": [self.temperature, self.top_p, self.thinking],
         }

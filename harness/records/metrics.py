@@ -24,6 +24,7 @@ def _metric(name: str, unit: Unit, label: str, *, better: Literal["higher", "low
 
 _ALL = (
     _metric("ttft_s", "s", "time to first token", better="lower"),
+    _metric("time_to_answer_s", "s", "time to first answer token", better="lower"),
     _metric("decode_tokens_per_s", "tokens/s", "decode, per stream", better="higher"),
     _metric("tpot_s", "s", "time per output token", better="lower"),
     _metric("aggregate_tokens_per_s", "tokens/s", "all streams, from the first send", better="higher"),

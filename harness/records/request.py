@@ -46,7 +46,9 @@ class RequestRecord:
     output_tokens: int | None  # usage.completion_tokens
     expected_prompt_tokens: int | None  # what the workload promised
     token_count_source: TokenCountSource
-    reasoning_tokens: int | None = None
+    reasoning_tokens: int | None = None  # as the server's usage says
+    first_answer_s: float | None = None  # arrival of the first event that carried answer, not reasoning
+    answer_tokens: int | None = None  # those of events from there on; None where nobody counts them
     text_sha256: str | None = None  # of the delivered text, for sameness
     token_ids_sha256: str | None = None
     answer_chain: str | None = None  # of a greedy answer to a user's prompt: keyed, four hex digits a token

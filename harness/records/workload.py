@@ -30,6 +30,7 @@ class Prompt:
     content: str | None = None  # content_id of what is the same in every arm, where the head holds a nonce
     recorded: RecordedRequest | None = None  # None: the text is one message of a user
     counted: bool = True  # by the server's own tokenizer
+    picture: str | None = field(default=None, repr=False)  # a data URI, sent before the text; its tokens count too
 
     @property
     def prompt_id(self) -> str:

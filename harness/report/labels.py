@@ -141,5 +141,6 @@ def _as_recorded(name: str, load: LoadPoint) -> bool:
 
 def _load_knob(name: str, load: LoadPoint) -> str:
     if name == "output":
-        return f"{'up to ' if load.output.natural else ''}{load.output.tokens} out"
+        reserve = f" + {load.output.reserve_tokens} to think" if load.output.reserve_tokens else ""
+        return f"{'up to ' if load.output.natural else ''}{load.output.tokens} out{reserve}"
     return f"{name} {getattr(load, name)}"

@@ -16,6 +16,7 @@ from harness.units import format_bytes, format_ratio, format_tokens
 
 _FORMULAS = {
     "ttft_s": "arrival of the first event with a token − send",
+    "time_to_answer_s": "arrival of the first event with a token that is no reasoning − send",
     "decode_tokens_per_s": "(output tokens − tokens of the first event) / (last token − first token)",
     "aggregate_tokens_per_s": "all output tokens of the trial / (last token − first send)",
     "worst_stream_tokens_per_s": "the decode rate of the slowest stream",
@@ -73,7 +74,9 @@ def provenance(reading: Reading) -> tuple[Fact, ...]:
 def definitions(reading: Reading) -> tuple[Fact, ...]:
     """Return how each figure of the tables is defined, and which step time was used."""
     used = sorted({step_seconds(cell)[0] for cell in reading.facts.cells if step_seconds(cell)[1] is not None})
-    formulas = [Fact(name=METRICS[name].label, value=formula) for name, formula in _FORMULAS.items()]
+    thinks = any(cell.values.get("time_to_answer_s") is not None for cell in reading.facts.cells)
+    shown = {name: formula for name, formula in _FORMULAS.items() if thinks or name != "time_to_answer_s"}
+    formulas = [Fact(name=METRICS[name].label, value=formula) for name, formula in shown.items()]
     if used:
         named = " and ".join(METRICS[name].label for name in used)
         formulas.append(Fact(name="the step time shown", value=named))

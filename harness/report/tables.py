@@ -37,11 +37,12 @@ def step_seconds(facts: CellSummary) -> tuple[str, float | None]:
 def cells_table(reading: Reading) -> TableView:
     """Return a row for each cell, the loads as groups, the fastest of each load marked."""
     alone = len(reading.facts.standings) < 2
+    thinks = _thinks(reading)
     rows: list[Row] = []
     for _, same_load in groupby(reading.cells(), key=lambda facts: facts.cell.load.load_id):
         group = list(same_load)
         best = _fastest(group)
-        rows.extend(_cell_row(reading, facts, best=facts is best) for facts in group)
+        rows.extend(_cell_row(reading, facts, best=facts is best, thinks=thinks) for facts in group)
     return TableView(
         simulated=reading.facts.manifest.simulated,
         caption="Every cell: median over its trials",
@@ -54,6 +55,7 @@ def cells_table(reading: Reading) -> TableView:
             Column(label="all streams, tokens/s", spare=True),
             Column(label="slowest stream", detail=True),
             Column(label="TTFT"),
+            *([Column(label="first answer")] if thinks else []),
             Column(label="tokens/step"),
             Column(label="accepted", detail=True),
             Column(label="step"),
@@ -63,6 +65,7 @@ def cells_table(reading: Reading) -> TableView:
         notes=(
             "tokens/s is the decode rate of one stream, after its first event. "
             "“All streams” counts every token from the first send to the last token, prefill included.",
+            *(["“First answer” is the time to the first token that is no reasoning."] if thinks else []),
         ),
     )
 
@@ -178,7 +181,15 @@ def _against(reading: Reading) -> str:
     return f"vs {label}" if 0 < len(label) <= _LONGEST_REFERENCE else "vs reference"
 
 
-def _cell_row(reading: Reading, facts: CellSummary, *, best: bool) -> Row:
+def _thinks(reading: Reading) -> bool:
+    """Whether some cell was asked to reason before it answers, or did."""
+    return any(
+        facts.values.get("time_to_answer_s") is not None or facts.cell.load.thinking not in ("off", "as_recorded")
+        for facts in reading.facts.cells
+    )
+
+
+def _cell_row(reading: Reading, facts: CellSummary, *, best: bool, thinks: bool) -> Row:
     median = facts.values
     reference = reading.reference_cell(facts)
     _, step = step_seconds(facts)
@@ -192,6 +203,7 @@ def _cell_row(reading: Reading, facts: CellSummary, *, best: bool) -> Row:
             format_rate(median.get("aggregate_tokens_per_s")),
             format_rate(median.get("worst_stream_tokens_per_s")),
             format_seconds(median.get("ttft_s")),
+            *([format_seconds(median.get("time_to_answer_s"))] if thinks else []),
             format_number(median.get("acceptance_length")),
             format_ratio(median.get("acceptance_ratio")),
             format_seconds(step),

@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx
 
-from harness.client.endpoint import Endpoint, count_tokens, probe
+from harness.client.endpoint import NO_THINKING, Endpoint, count_tokens, probe
 from harness.client.load import LoadResult, run_closed_loop
 from harness.client.openai import PreparedRequest, Sent, prepare, read_timeout_s
+from harness.client.pictures import picture_tokens
 from harness.client.recorded import count_recorded, prepare_recorded
 from harness.client.redact import ApiKey
 from harness.engine.endpoint import api_key
@@ -62,9 +63,13 @@ class Bench:
         key = self.endpoint.api_key
         return await scrape(self.plain, self.endpoint.base_url, key.reveal() if key else None, self.clock)
 
-    async def count_tokens(self, text: str) -> int:
+    async def count_tokens(self, text: str, *, thinking: str = NO_THINKING) -> int:
         """Tokens of ``text`` as one user message, as the server counts them. Raises EndpointError."""
-        return await count_tokens(self.plain, self.endpoint, text)
+        return await count_tokens(self.plain, self.endpoint, text, thinking=thinking)
+
+    async def picture_tokens(self, picture: str, *, thinking: str) -> int:
+        """What a picture adds to a prompt. Raises PictureError where the server takes none."""
+        return await picture_tokens(self.plain, self.endpoint, picture, thinking=thinking)
 
     async def count_recorded(self, body: dict[str, Any]) -> int | None:
         """Tokens of the prompt of a recorded body; None where the server cannot count it."""

@@ -77,7 +77,7 @@ def predict_trial(load: LoadPoint, predict: PredictRound, shape: StreamShape, *,
     """
     if load.recorded is not None:
         return _predict_recorded(load, load.recorded, predict)
-    tokens = load.output.tokens * (NATURAL_RATIO if load.output.natural else 1)
+    tokens = load.output.most_tokens * (NATURAL_RATIO if load.output.natural else 1)
     measured = predict(_round(load, load.context_tokens, output_tokens=math.ceil(tokens)))
     warmup = _round(load, warmup_context_tokens(load), output_tokens=min(WARMUP_OUTPUT_TOKENS, load.output.tokens))
     seconds = OVERHEAD_S + measured.wall_s * shape.turns + predict(warmup).wall_s * WARMUP_ROUNDS

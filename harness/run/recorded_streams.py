@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from harness.client.endpoint import thinking_fields
 from harness.records.cell import LoadPoint, OutputLength
@@ -14,6 +15,7 @@ from harness.run.replaying import ReplayedLoads
 from harness.workload.arrivals import Due, due_times
 from harness.workload.filling import Filler
 from harness.workload.replay import Conversation, Turn
+from harness.workload.thinking import effort_of, reserve_tokens
 from harness.workload.traces.chat import texts_of
 
 _PREFILL_PER_DECODE = 20  # prompt tokens that take as long as one of the answer, roughly: to balance streams
@@ -68,11 +70,11 @@ class RecordedStreams:
             body = self._filler.body(conversation, turn)
         thinking = None if "thinking" in kept else load.thinking
         exact = OutputLength(tokens=turn.output_tokens)
-        output = exact if "output_tokens" in kept else load.output
+        output = exact if "output_tokens" in kept else _with_reserve(load.output, body, thinking)
         counted = await self._count(turn, body, thinking)
         tokens = counted or turn.prompt_tokens
         limit = self._bench.endpoint.max_model_len
-        if limit is not None and tokens + output.tokens > limit:
+        if limit is not None and tokens + output.most_tokens > limit:
             return None
         texts, written = texts_of(body), json.dumps(body, ensure_ascii=False)
         recorded = RecordedRequest(
@@ -99,6 +101,13 @@ class RecordedStreams:
         return self._counts[key]
 
 
+def _with_reserve(output: OutputLength, body: Mapping[str, Any], thinking: str | None) -> OutputLength:
+    """Where thinking is as recorded, each request has the reserve of its own effort."""
+    if thinking is not None or output.reserve_tokens:
+        return output
+    return replace(output, reserve_tokens=reserve_tokens(effort_of(body)))
+
+
 def _balanced(conversations: Sequence[Sequence[Prompt]], streams: int) -> tuple[StreamPlan, ...]:
     """Each conversation goes to the stream that has least to do so far; the same in every arm."""
     plans: list[list[Prompt]] = [[] for _ in range(streams)]
@@ -111,4 +120,4 @@ def _balanced(conversations: Sequence[Sequence[Prompt]], streams: int) -> tuple[
 
 
 def _answer(prompt: Prompt) -> int:
-    return prompt.recorded.output.tokens if prompt.recorded is not None else 0
+    return prompt.recorded.output.most_tokens if prompt.recorded is not None else 0

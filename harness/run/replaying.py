@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.errors import InputError
-from harness.records.cell import CellGroup, LoadPoint, OutputLength, RecordedLoad
+from harness.recipe.rules import check
+from harness.recipe.schema import Recipe
+from harness.records.cell import CellGroup, LoadPoint, OutputLength, RecordedLoad, Refusal
 from harness.records.identity import content_id
+from harness.sweep.exclusion import CellRules
 from harness.sweep.load import Sweep
-from harness.sweep.load_knobs import AS_RECORDED
+from harness.sweep.load_knobs import AS_RECORDED, OUTPUT_TOKENS
+from harness.sweep.points import Load, LoadSet
 from harness.sweep.schema import Trace
 from harness.workload.arrivals import ArrivalPlan, due_times
 from harness.workload.replay import Conversation, Replay, ReplayWishes, load_replay, typical
@@ -32,6 +36,7 @@ class ReplayedLoads:
     fill: str | None
     weights: Mapping[str, float]  # by load id: the share of the whole trace, of requests or as `mix` says
     notes: tuple[str, ...]
+    refusals: tuple[Refusal, ...] = ()  # cells of the trace that the recipe does not let through
 
 
 def read_replay(sweep: Sweep) -> Replay | None:
@@ -47,8 +52,20 @@ def read_replay(sweep: Sweep) -> Replay | None:
         raise InputError(what, where=where, hint=error.hint) from error
 
 
-def replayed_loads(sweep: Sweep, groups: Sequence[CellGroup], replay: Replay) -> ReplayedLoads:
-    """Return the cells of each configuration: those of the trace, under each combination of the load knobs."""
+def replayed_loads(
+    sweep: Sweep, groups: Sequence[CellGroup], replay: Replay, *, recipe: Recipe | None = None
+) -> ReplayedLoads:
+    """Return the cells of each configuration: those of the trace, under each combination of the load knobs.
+
+    Args:
+        sweep: as loaded.
+        groups: of its expansion, whose loads are patterns.
+        replay: the trace.
+        recipe: whose rules about cells hold for those of the trace too; None: none do.
+
+    Raises:
+        InputError: the rules leave nothing to measure, or `on_refused` is stop.
+    """
     conversations: dict[str, tuple[Conversation, ...]] = {}
     weights: dict[str, float] = {}
     made: dict[LoadPoint, tuple[LoadPoint, ...]] = {}
@@ -56,13 +73,16 @@ def replayed_loads(sweep: Sweep, groups: Sequence[CellGroup], replay: Replay) ->
         for template in group.loads:
             if template not in made:
                 made[template] = tuple(_cells(template, replay, conversations, weights, _weight_by(sweep)))
+    found = [replace(group, loads=_each_once(made, group.loads)) for group in groups]
+    allowed, refusals, warnings = (found, (), ()) if recipe is None else _allowed(sweep, recipe, found)
     return ReplayedLoads(
-        groups=tuple(replace(group, loads=_each_once(made, group.loads)) for group in groups),
+        groups=tuple(allowed),
         conversations=conversations,
         arrivals=replay.wishes.arrivals,
         fill=replay.wishes.fill,
         weights=weights,
-        notes=_notes(replay),
+        notes=(*_notes(replay), *warnings),
+        refusals=refusals,
     )
 
 
@@ -141,7 +161,7 @@ def _load(template: LoadPoint, kind: tuple[str, int], members: Sequence[Conversa
         conversations=len(members),
         requests=len(turns),
         prompt_tokens=prompt_tokens,
-        output_tokens=sum(turn.output_tokens if exact else output.tokens for turn in turns),
+        output_tokens=sum(turn.output_tokens if exact else output.most_tokens for turn in turns),
         reused_ratio=round(sum(turn.prompt_tokens * turn.reused_ratio for turn in turns) / prompt_tokens, 6)
         if template.cache == AS_RECORDED
         else 0.0,
@@ -176,6 +196,43 @@ def _each_once(
     made: Mapping[LoadPoint, tuple[LoadPoint, ...]], templates: Sequence[LoadPoint]
 ) -> tuple[LoadPoint, ...]:
     return tuple({load.load_id: load for template in templates for load in made[template]}.values())
+
+
+def _allowed(
+    sweep: Sweep, recipe: Recipe, groups: Sequence[CellGroup]
+) -> tuple[list[CellGroup], tuple[Refusal, ...], tuple[str, ...]]:
+    """Leave out the cells that a rule is against: pictures for a model that takes text, a cache that garbles."""
+    rules, where = CellRules(recipe), sweep.source.where(("workload", "trace"), value=True)
+    kept: list[CellGroup] = []
+    refusals: list[Refusal] = []
+    warnings: dict[str, None] = {}
+    for number, group in enumerate(groups):
+        values = [Load(point=load, values=load.columns | {OUTPUT_TOKENS: load.output}) for load in group.loads]
+        against: set[int] = set()
+        effective = check(recipe, group.configuration).effective
+        for rule, indices in rules.refused(effective, LoadSet(key=number, loads=tuple(values))):
+            if rule.level == "warn":
+                warnings[f"{group.configuration.label}: {rule.because}"] = None
+                continue
+            loads = tuple(group.loads[at] for at in sorted(indices - against))
+            against |= indices
+            if loads:
+                refusals.append(
+                    Refusal(
+                        configuration=group.configuration,
+                        because=rule.because,
+                        source=rule.source,
+                        where=where,
+                        loads=loads,
+                    )
+                )
+        left = tuple(load for at, load in enumerate(group.loads) if at not in against)
+        kept += [replace(group, loads=left)] if left else []
+    if refusals and (not kept or sweep.file.on_refused == "stop"):
+        reasons = "\n  ".join({refusal.because: None for refusal in refusals})
+        what = "cells of the trace are refused before anything is launched"
+        raise InputError(what if kept else f"all {what}", where=where, hint=reasons)
+    return kept, tuple(refusals), tuple(warnings)
 
 
 def _notes(replay: Replay) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def plan_sweep(
         _require_same(earlier, sweep, recipe, host)
     file = sweep.file
     replay = read_replay(sweep)
-    replayed = replayed_loads(sweep, expansion.groups, replay) if replay is not None else None
+    replayed = replayed_loads(sweep, expansion.groups, replay, recipe=recipe.recipe) if replay is not None else None
     groups = replayed.groups if replayed is not None else expansion.groups
     time_s = wishes.time_limit_s if wishes.time_limit_s is not None else file.budget.time
     budget = Budget(time_s=time_s, cell_s=file.budget.cell)
@@ -194,7 +194,7 @@ def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, replayed: Re
         recipe=recipe.recipe.recipe,
         seed=0,
         launches=(),
-        refusals=expansion.refusals,
+        refusals=(*expansion.refusals, *(replayed.refusals if replayed is not None else ())),
         collapsed=expansion.collapsed,
         excluded_configurations=expansion.excluded_configurations,
         excluded_cells=expansion.excluded_cells,

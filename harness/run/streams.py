@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from harness.client.pictures import PictureError
+from harness.errors import InputError
 from harness.records.cell import LoadPoint
 from harness.records.workload import Prompt, StreamPlan
 from harness.run.bench import Bench
 from harness.run.recorded_streams import RecordedStreams
 from harness.run.replaying import ReplayedLoads
+from harness.sweep.load_knobs import AS_RECORDED
 from harness.workload.cache import TextStore
-from harness.workload.classes import CONTENT_CLASSES
+from harness.workload.classes import CONTENT_CLASSES, TEXT_CLASSES
+from harness.workload.fitting import CountTokens
+from harness.workload.pictures import picture_uri
 from harness.workload.prompts import TextSource, Workload, build_workload
 from harness.workload.spec import (
     LEAST_CONTEXT_TOKENS,
@@ -19,10 +25,13 @@ from harness.workload.spec import (
     StreamShape,
     warmup_context_tokens,
 )
+from harness.workload.thinking import OFF
 
 MOST_WARMUP_ROUNDS = 5
+LEAST_ROUNDS = 2
 MOST_WARMUP_STREAMS = 8  # of a trace: its own streams come as they please
 _WARMUP_CLASS = "prose"  # for classes that no text is made of
+_SAMPLE_PICTURE = picture_uri("sample", "sample")  # to learn what one costs
 _WARMUP_SEED_OFFSET = 1_000_003  # warm-up texts are other texts than the measured ones
 
 StreamsOfRound = Callable[[int], Awaitable[Sequence[StreamPlan]]]
@@ -35,6 +44,14 @@ class TrialPrompts:
     fills: tuple[Prompt, ...]
     warmup_round: StreamsOfRound
     streams: tuple[StreamPlan, ...]
+
+
+async def _no_round(number: int) -> Sequence[StreamPlan]:
+    del number
+    return ()
+
+
+NO_PROMPTS = TrialPrompts(fills=(), warmup_round=_no_round, streams=())
 
 
 class Prompts:
@@ -58,7 +75,9 @@ class Prompts:
         self._seed = seed
         self._launch_id = launch_id
         self._filled: set[str] = set()
-        self._texts = TextSource(bench.count_tokens, tokenizer=bench.tokenizer_id, cache=cache)
+        self._bench = bench
+        self._cache = cache
+        self._sources: dict[tuple[str, bool], TextSource] = {}
 
     async def for_trial(self, load: LoadPoint, shape: StreamShape, *, name: str) -> TrialPrompts:
         """Return the prompts of one trial; ``name`` makes the heads of a cold one unique within the launch.
@@ -77,7 +96,7 @@ class Prompts:
         """A trace is warmed up with short prompts of its class, so that it finds its own cache as cold as it was."""
         assert self._recorded_streams is not None  # the plan has cells of a trace only where there is one
         streams = await self._recorded_streams.streams(load, salt=salt)
-        made = load.workload_class in CONTENT_CLASSES
+        made = load.workload_class in TEXT_CLASSES  # a recorded picture need not have the size of a drawn one
         context = min(load.context_tokens, SHALLOW_CONTEXT_TOKENS)
         short = replace(
             load,
@@ -109,15 +128,45 @@ class Prompts:
     async def _reused(self, load: LoadPoint, shape: StreamShape) -> TrialPrompts:
         """A reused prefix is warmed up on itself, with turns that no measured request repeats."""
         salt = f"{self._launch_id}-{load.cache}-{load.workload_class}-{load.context_tokens}"
-        workload = await self._build(load, turns=shape.turns + MOST_WARMUP_ROUNDS, salt=salt)
+        workload = await self._build(load, turns=shape.turns + LEAST_ROUNDS, salt=salt)
         fills = tuple(fill for fill in workload.fills if fill.text not in self._filled)
         self._filled.update(fill.text for fill in fills)
 
         async def warmup_round(number: int) -> Sequence[StreamPlan]:
-            return [StreamPlan(prompts=(stream.prompts[shape.turns + number],)) for stream in workload.streams]
+            turn = shape.turns + number
+            # Most cells are warm after the first few rounds: further turns are made once they are asked for.
+            longer = number >= LEAST_ROUNDS
+            most = shape.turns + MOST_WARMUP_ROUNDS
+            built = await self._build(load, turns=most, salt=salt) if longer else workload
+            return [StreamPlan(prompts=(stream.prompts[turn],)) for stream in built.streams]
 
         measured = tuple(StreamPlan(prompts=stream.prompts[: shape.turns]) for stream in workload.streams)
         return TrialPrompts(fills=fills, warmup_round=warmup_round, streams=measured)
 
     async def _build(self, load: LoadPoint, *, turns: int, salt: str, seed_offset: int = 0) -> Workload:
-        return await build_workload(self._texts, load, turns=turns, seed=self._seed + seed_offset, salt=salt)
+        pictures = CONTENT_CLASSES[load.workload_class].pictures
+        source = await self._source(load.thinking if load.thinking != AS_RECORDED else OFF, pictures=pictures)
+        try:
+            return await build_workload(source, load, turns=turns, seed=self._seed + seed_offset, salt=salt)
+        except InputError as short:
+            if not pictures:
+                raise
+            # Nobody can know before the launch how many tokens a model makes of a picture.
+            raise PictureError(f"{short.what}, with a picture", hint=short.hint) from short
+
+    async def _source(self, thinking: str, *, pictures: bool) -> TextSource:
+        """Templates open a prompt differently for each effort, so each has lengths of its own."""
+        key = (thinking, pictures)
+        if key not in self._sources:
+            name = self._bench.tokenizer_id if thinking == OFF else f"{self._bench.tokenizer_id} thinking {thinking}"
+            count_tokens: CountTokens = partial(self._bench.count_tokens, thinking=thinking)
+            if pictures:
+                added = await self._bench.picture_tokens(_SAMPLE_PICTURE, thinking=thinking)
+                name = f"{name} pictures {added}"
+                count_tokens = partial(_with_picture, count_tokens, added)
+            self._sources[key] = TextSource(count_tokens, tokenizer=name, cache=self._cache)
+        return self._sources[key]
+
+
+async def _with_picture(count_tokens: CountTokens, added: int, text: str) -> int:
+    return added + await count_tokens(text)

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 from harness.client.load import LoadResult
+from harness.client.pictures import PictureError
 from harness.errors import EndpointError
 from harness.metrics.scrape import settled_after
 from harness.metrics.session_stats import PER_LAUNCH
@@ -16,7 +17,7 @@ from harness.records.request import RequestRecord
 from harness.records.trial import ClientFacts, TrialRecord, WarmupFacts
 from harness.records.workload import StreamPlan, workload_id
 from harness.run.bench import Bench
-from harness.run.streams import Prompts, TrialPrompts
+from harness.run.streams import NO_PROMPTS, Prompts, TrialPrompts
 from harness.run.warmup import warm_up
 from harness.units import format_seconds
 from harness.workload.spec import StreamShape
@@ -58,16 +59,12 @@ async def measure_trial(bench: Bench, source: Prompts, task: TrialTask) -> Trial
         EndpointError: the server cannot count tokens.
     """
     started_at, began_s = bench.clock.stamp(), bench.clock.now_s()
-    load = task.cell.load
-    prompts = await source.for_trial(load, task.shape, name=task.trial_id)
     try:
-        async with asyncio.timeout(task.limit_s):
-            window = await _window(bench, task, prompts)
-    except TimeoutError:
-        limit = format_seconds(task.limit_s)
-        window = _Window(failure=f"the cell's limit of {limit} passed (budget.cell)")
-    except EndpointError as error:
-        window = _Window(failure=error.what)
+        prompts = await source.for_trial(task.cell.load, task.shape, name=task.trial_id)
+    except PictureError as refused:
+        prompts, window = NO_PROMPTS, _Window(failure=refused.what)
+    else:
+        window = await _limited(bench, task, prompts)
     return TrialRecord(
         trial_id=task.trial_id,
         run_id=task.run_id,
@@ -89,6 +86,17 @@ async def measure_trial(bench: Bench, source: Prompts, task: TrialTask) -> Trial
         simulated=task.simulated,
         took_s=bench.clock.now_s() - began_s,
     )
+
+
+async def _limited(bench: Bench, task: TrialTask, prompts: TrialPrompts) -> _Window:
+    try:
+        async with asyncio.timeout(task.limit_s):
+            return await _window(bench, task, prompts)
+    except TimeoutError:
+        limit = format_seconds(task.limit_s)
+        return _Window(failure=f"the cell's limit of {limit} passed (budget.cell)")
+    except EndpointError as error:
+        return _Window(failure=error.what)
 
 
 async def _window(bench: Bench, task: TrialTask, prompts: TrialPrompts) -> _Window:

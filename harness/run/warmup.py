@@ -10,10 +10,9 @@ from harness.records.cell import LoadPoint, OutputLength
 from harness.records.request import RequestRecord
 from harness.records.trial import EventMeaning, WarmupFacts
 from harness.run.bench import Bench
-from harness.run.streams import MOST_WARMUP_ROUNDS, StreamsOfRound
+from harness.run.streams import LEAST_ROUNDS, MOST_WARMUP_ROUNDS, StreamsOfRound
 
 OUTPUT_TOKENS = 24
-LEAST_ROUNDS = 2
 
 
 async def warm_up(bench: Bench, load: LoadPoint, streams_of_round: StreamsOfRound) -> WarmupFacts:

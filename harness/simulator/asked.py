@@ -20,6 +20,8 @@ from harness.simulator.tokens import (
 )
 
 DEFAULT_COMPLETION_TOKENS = 16
+# Of an answer, by effort; a third of it where none is named. A model that is asked in vain to stop goes on like this.
+_REASONING_TOKENS = {"minimal": 32, "low": 128, "medium": 512, "high": 1024, "max": 4096}
 _LENGTHS = ("max_completion_tokens", "max_tokens")
 
 
@@ -80,6 +82,15 @@ def thinks(body: Mapping[str, Any]) -> bool:
     return isinstance(wishes, dict) and bool(wishes.get("enable_thinking") or wishes.get("thinking"))
 
 
+def reasoning_tokens(body: Mapping[str, Any]) -> int | None:
+    """Return how long a chat reasons: 0 where it does not, None for a share of the answer."""
+    if not thinks(body):
+        return 0
+    wishes = body.get("chat_template_kwargs")
+    effort = (wishes.get("reasoning_effort") if isinstance(wishes, dict) else None) or body.get("reasoning_effort")
+    return _REASONING_TOKENS.get(str(effort))
+
+
 def order_in(body: Mapping[str, Any], *, chat: bool, max_model_tokens: int, nonce: int) -> Order:
     """Return what a completion or chat asks for.
 
@@ -106,6 +117,7 @@ def order_in(body: Mapping[str, Any], *, chat: bool, max_model_tokens: int, nonc
         seed=seed if isinstance(seed, int) else -nonce,
         salt=str(body.get("cache_salt") or "").encode(),
         opening=opening_for(text),
+        reasoning_tokens=reasoning_tokens(body) if chat else 0,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.simulator import ds4
-from harness.simulator.asked import RefusedError, order_in, parsed, prompt_in, require_model, thinks
+from harness.simulator.asked import RefusedError, order_in, parsed, prompt_in, require_model
 from harness.simulator.engine import EngineLoop
 from harness.simulator.exposition import Facts, exposition
 from harness.simulator.replies import DONE, ENGINE_DEAD, Reply, ReplyShape, compact, error_event
@@ -199,7 +199,6 @@ class Front:
             model=self._settings.model,
             fingerprint=f"vllm-{VERSION}",
             chat=chat,
-            thinks=thinks(body),
             usage=usage,
             running_usage=usage and bool(wanted.get("continuous_usage_stats")) and not self._is_ds4,
             ids=bool(body.get("return_token_ids")),

@@ -19,7 +19,6 @@ _TIMINGS = (
     "mean_itl_ms",
     "tokens_per_second",
 )  # which no reply fills
-_REASONING_SHARE = 3  # one token in so many of an answer that thinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +30,6 @@ class ReplyShape:
     model: str
     fingerprint: str
     chat: bool
-    thinks: bool  # begin with reasoning
     usage: bool  # at the end of a stream
     running_usage: bool  # in each event of it
     ids: bool  # of the answer's tokens
@@ -141,7 +139,7 @@ class Reply:
         return token_ids(self.job.order.prompt) if self.shape.ids and self.shape.prompt_ids else None
 
     def _reasoning_tokens(self) -> int:
-        return self.job.fate.output_tokens // _REASONING_SHARE if self.shape.thinks and self.shape.chat else 0
+        return self.job.fate.reasoning_tokens
 
     def _speculation(self) -> dict[str, Any] | None:
         steps = [step for step in self.job.steps if step.drafted]

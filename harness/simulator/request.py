@@ -14,6 +14,7 @@ from harness.simulator.scenario import Scenario
 from harness.simulator.tokens import tokens_in
 from harness.simulator.truth import Truth, class_like
 
+_REASONING_SHARE = 3  # one token in so many, of an answer that reasons and was not told how much
 _NATURAL_TOKENS = 600  # of an answer that may end by itself, half as much more or less
 
 
@@ -31,6 +32,7 @@ class Order:
     seed: int | None = None
     salt: bytes = b""  # prompts of different salts share no prefix
     opening: str = ""  # how the answer begins
+    reasoning_tokens: int | None = 0  # before the answer; None: a third of all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,8 @@ class Fate:
     """What is decided about a request."""
 
     answer: Answer
-    output_tokens: int
+    output_tokens: int  # reasoning included
+    reasoning_tokens: int  # of them, the first ones
     law: StepLaw
     uniforms: tuple[float, ...]  # by output position: what is drafted there does not depend on where steps begin
 
@@ -50,6 +53,7 @@ class Batch(NamedTuple):
     tokens: int
     finish_reason: str | None = None
     error: bool = False  # the engine died
+    cut: bool = False  # nothing follows, and nothing says so
 
 
 Deliver = Callable[[Batch], None]
@@ -65,6 +69,7 @@ class Job:
     arrived_s: float
     ready_s: float  # when the scheduler sees it
     prompt_tokens: int
+    cut_after: int | None = None  # tokens, where its stream is to end in the middle
     cached: int = 0  # tokens of the prompt that were in the prefix cache
     looked_at: int = -1  # state of the prefix cache when it was asked
     done: int = 0  # prompt tokens that were computed
@@ -110,7 +115,9 @@ def fate_of(order: Order, scenario: Scenario, speculation: Speculation, *, launc
     sampling = "greedy" if order.temperature <= 0 else f"seed {order.seed}"
     rng = generator(scenario.seed, order.key, sampling)
     shift = scenario.noise.acceptance_sd * float(rng.standard_normal())
-    natural = max(round(_NATURAL_TOKENS * (0.5 + float(rng.random()))), order.min_tokens, 1)
+    natural = max(
+        round(_NATURAL_TOKENS * (0.5 + float(rng.random()))) + (order.reasoning_tokens or 0), order.min_tokens, 1
+    )
     output_tokens = order.max_tokens if order.ignore_eos else min(order.max_tokens, natural)
     looping = fault.loops(
         scenario.faults, seed=scenario.seed, launch_key=launch_key, request_key=f"{order.key} {sampling}"
@@ -128,7 +135,9 @@ def fate_of(order: Order, scenario: Scenario, speculation: Speculation, *, launc
     if fault.says_other_text(scenario.faults, k=speculation.k, seed=scenario.seed, request_key=request_key):
         rng = generator(scenario.seed, request_key, f"other text at k {speculation.k}")
     answer = Answer(rng, opening=order.opening, loops=looping)
-    return Fate(answer=answer, output_tokens=output_tokens, law=law, uniforms=uniforms)
+    reasoning = output_tokens // _REASONING_SHARE if order.reasoning_tokens is None else order.reasoning_tokens
+    reasoning = min(reasoning, output_tokens)
+    return Fate(answer=answer, output_tokens=output_tokens, reasoning_tokens=reasoning, law=law, uniforms=uniforms)
 
 
 def outcome_at(fate: Fate, position: int) -> StepOutcome:

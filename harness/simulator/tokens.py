@@ -17,6 +17,8 @@ from harness.workload.nonce import without_nonce
 
 TOKEN_BYTES = 4
 VOCABULARY = 129_280
+PICTURE_TOKENS = 256  # of any picture
+_PICTURES = ("image_url", "input_image", "image")
 _BEGIN, _END = b"<s> ", b"<e> "  # one token each, like the roles
 _ROLES: Mapping[str, bytes] = {"system": b"<y> ", "user": b"<u> ", "assistant": b"<a> ", "tool": b"<o> "}
 _THINK = b"<t> "
@@ -49,7 +51,7 @@ def chat_prompt(
     parts = [_BEGIN]
     for message in messages:
         role = _ROLES.get(str(message.get("role")), _ROLES["user"])
-        parts += [role, text_of_message(message).encode("utf-8", errors="surrogatepass"), _END]
+        parts += [role, *_pictures_of(message), text_of_message(message).encode("utf-8", errors="surrogatepass"), _END]
     if generation_prompt:
         parts += [_ROLES["assistant"], _THINK] if thinking else [_ROLES["assistant"]]
     return b"".join(parts)
@@ -61,6 +63,15 @@ def text_of_message(message: Mapping[str, object]) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content)
+
+
+def _pictures_of(message: Mapping[str, object]) -> list[bytes]:
+    """Return the tokens of a message's pictures: so many each, whatever the size, and others for another picture."""
+    content = message.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    pictures = [part for part in parts if part.get("type") in _PICTURES]
+    digests = [hashlib.sha256(repr(part).encode("utf-8", errors="surrogatepass")).digest() for part in pictures]
+    return [digest * (PICTURE_TOKENS * TOKEN_BYTES // len(digest)) for digest in digests]
 
 
 def word(index: int) -> str:

@@ -16,7 +16,12 @@ from harness.yaml_source import read_source
 
 TRUTHS = Path(__file__).parent / "truths"
 # What a class is like, nearest first, where a truth has not measured it.
-_LIKE = {"agentic": ("code",), "structured": ("code",), "repetitive": ("filler", "numbered_words", "code")}
+_LIKE = {
+    "agentic": ("code",),
+    "vision": ("prose",),
+    "structured": ("code",),
+    "repetitive": ("filler", "numbered_words", "code"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

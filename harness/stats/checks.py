@@ -159,19 +159,36 @@ def _output_degenerate(case: Case) -> Doubt | None:
 def _output_short(case: Case) -> Doubt | None:
     wanted = case.trial.cell.load.output
     counts = [count for request in case.finished if (count := output_tokens(request)) is not None]
-    short = [count for count in counts if count < wanted.tokens]
+    short = [count for count in counts if count < wanted.most_tokens]
     if wanted.natural or not short:
         return None
-    evidence = f"{len(short)} of {len(counts)} answers are short, the shortest {min(short)} of {wanted.tokens} tokens"
+    evidence = (
+        f"{len(short)} of {len(counts)} answers are short, the shortest {min(short)} of {wanted.most_tokens} tokens"
+    )
     return doubt("output_short", evidence, remedies.against_short_answers(case))
 
 
 def _thinking_used_budget(case: Case) -> Doubt | None:
     cut = [request for request in case.finished if request.finish_reason == "length" and _all_reasoning(request, case)]
-    if case.trial.cell.load.thinking == "off" or not cut:
+    if not cut:
         return None
-    evidence = f"{len(cut)} of {len(case.finished)} answers ended within their reasoning"
-    return doubt("thinking_used_budget", evidence, "Raise output_tokens, or lower thinking.")
+    most = case.trial.cell.load.output.most_tokens
+    evidence = f"{len(cut)} of {len(case.finished)} answers were cut within their reasoning, at {most} tokens or below"
+    return doubt(
+        "thinking_used_budget", evidence, "Raise thinking_tokens (the reserve for reasoning), or lower thinking."
+    )
+
+
+def _no_answer(case: Case) -> Doubt | None:
+    ended = [request for request in case.trial.requests if request.finished]
+    empty = [request for request in ended if request.answer_tokens == 0 and request.finish_reason != "length"]
+    if not empty:
+        return None
+    reasoned = sum(bool(request.batches) for request in empty)
+    evidence = f"{len(empty)} of {len(ended)} answers have no token"
+    evidence += f", {reasoned} of them after reasoning" if reasoned else ""
+    remedy = "Look whether the chat template and --reasoning-parser are this model's own; try thinking: off."
+    return doubt("no_answer", evidence, remedy)
 
 
 def _client_bottleneck(case: Case) -> Doubt | None:
@@ -260,6 +277,7 @@ _CLIENT_CHECKS: tuple[Callable[[Case], Doubt | None], ...] = (
     _output_degenerate,
     _output_short,
     _thinking_used_budget,
+    _no_answer,
     _client_bottleneck,
     _events_merged,
     _above_ceiling,
@@ -282,7 +300,11 @@ def _mean_gap_s(case: Case) -> float | None:
 
 def _all_reasoning(request: RequestRecord, case: Case) -> bool:
     total = output_tokens(request)
-    if not total or request.reasoning_tokens is None:
+    if not total:
+        return False
+    if request.answer_tokens == 0:
+        return True
+    if request.reasoning_tokens is None:
         return False
     return request.reasoning_tokens >= case.limits.reasoning_ratio * total
 

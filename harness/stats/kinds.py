@@ -51,6 +51,7 @@ KINDS: dict[str, DoubtKind] = {
     "output_degenerate": _doubtful("an answer repeats itself, which is easy to draft"),
     "output_short": _doubtful("answers were shorter than asked for"),
     "thinking_used_budget": _doubtful("an answer was cut while it was still reasoning"),
+    "no_answer": _doubtful("an answer ended by itself without a token"),
     "above_ceiling": _doubtful("faster than the same engine could be with every draft accepted"),
     "client_bottleneck": _doubtful("the client may have measured itself"),
     "events_merged": _doubtful("events are not steps: gaps between them say nothing about a step"),

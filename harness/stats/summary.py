@@ -20,6 +20,7 @@ from harness.records.summary import TrialMetrics
 from harness.records.trial import TrialRecord
 
 NOTHING_DRAFTED = "nothing was drafted"
+NO_REASONING = "no reasoning came before an answer: the first token is the answer's"
 NO_EVENT_COUNTS = "the server does not tell how many tokens an event carries"
 
 
@@ -133,6 +134,13 @@ def busy_s(intervals: Iterable[tuple[float, float]]) -> float:
 
 def _ttft_s(_: TrialRecord, requests: Requests) -> Figure:
     return _median((_ttft(request) for request in requests), "no request has a send time")
+
+
+def _time_to_answer_s(_: TrialRecord, requests: Requests) -> Figure:
+    if not any(_reasons_first(request) for request in requests):
+        return Missing(because=NO_REASONING)
+    answered = [request for request in requests if request.answer_tokens != 0]
+    return _median((_time_to_answer(request) for request in answered), "no request has a token of an answer")
 
 
 def _decode_tokens_per_s(_: TrialRecord, requests: Requests) -> Figure:
@@ -272,6 +280,7 @@ def _per_request(
 
 _FORMULAS: dict[str, Callable[[TrialRecord, Requests], Figure]] = {
     "ttft_s": _ttft_s,
+    "time_to_answer_s": _time_to_answer_s,
     "decode_tokens_per_s": _decode_tokens_per_s,
     "tpot_s": _tpot_s,
     "aggregate_tokens_per_s": _aggregate_tokens_per_s,
@@ -318,6 +327,18 @@ def _no_counter(trial: TrialRecord) -> str:
 
 def _ttft(request: RequestRecord) -> float | None:
     return None if request.sent_s is None else request.batches[0].at_s - request.sent_s
+
+
+def _reasons_first(request: RequestRecord) -> bool:
+    if request.first_answer_s is None:
+        return request.answer_tokens == 0
+    return request.first_answer_s > request.batches[0].at_s
+
+
+def _time_to_answer(request: RequestRecord) -> float | None:
+    if request.sent_s is None or request.first_answer_s is None:
+        return None
+    return request.first_answer_s - request.sent_s
 
 
 def _request_s(request: RequestRecord) -> float | None:

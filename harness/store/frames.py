@@ -47,6 +47,7 @@ _LOAD_COLUMNS = (
     _column("temperature", "Float64", "sampling temperature"),
     _column("top_p", "Float64", "nucleus sampling"),
     _column("thinking", "string", "reasoning effort"),
+    _column("thinking_tokens", "Int64", "output tokens that were added for reasoning"),
 )
 _METRIC_COLUMNS = tuple(
     _column(metric.name, "Float64", f"{metric.label}, {metric.unit}", required=False) for metric in METRICS.values()

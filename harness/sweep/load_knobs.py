@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from harness.recipe.knob import Knob, shown
 from harness.recipe.schema import Recipe
 from harness.records.cell import CacheMode, KnobValue, LoadPoint, OutputLength
 from harness.workload.classes import CONTENT_CLASSES
+from harness.workload.thinking import OFF, reserve_tokens
 
 AS_RECORDED = "as_recorded"
 LoadValue = KnobValue | OutputLength
+BY_EFFORT = "by_effort"
 OUTPUT_TOKENS = "output_tokens"
+THINKING_TOKENS = "thinking_tokens"
 FROM_TRACE: dict[str, LoadValue] = dict.fromkeys(
     ("cache", OUTPUT_TOKENS, "temperature", "top_p", "thinking"), AS_RECORDED
 )  # what a sweep of a trace leaves open
@@ -58,6 +62,13 @@ LOAD_KNOBS: dict[str, Knob] = {
         values=("off", "on", "low", "medium", "high", "max"),
         default="off",
     ),
+    THINKING_TOKENS: Knob(
+        help="Where the model reasons: what is added to output_tokens, so that reasoning does not eat the answer.",
+        type="int",
+        scope="load",
+        at_least=0,
+        default=BY_EFFORT,
+    ),
 }
 
 
@@ -70,6 +81,8 @@ def read_load_value(name: str, knob: Knob, raw: Any) -> LoadValue:
     """Return one value of a load knob in its one form. Raises ValueError that says what is allowed."""
     if raw == AS_RECORDED:
         return AS_RECORDED
+    if name == THINKING_TOKENS and raw == BY_EFFORT:
+        return BY_EFFORT
     if name == OUTPUT_TOKENS:
         return _output_length(knob, raw)
     return knob.read(raw)
@@ -82,12 +95,21 @@ def load_point(values: Mapping[str, LoadValue]) -> LoadPoint:
         workload_class=plain["class"],
         context_tokens=plain["context_tokens"],
         concurrency=plain["concurrency"],
-        output=plain[OUTPUT_TOKENS],
+        output=_with_reserve(plain[OUTPUT_TOKENS], plain["thinking"], plain[THINKING_TOKENS]),
         cache=cast(CacheMode, plain["cache"]),
         temperature=plain["temperature"],
         top_p=plain["top_p"],
         thinking=plain["thinking"],
     )
+
+
+def _with_reserve(output: Any, thinking: str, tokens: int | str) -> Any:
+    """Recorded lengths hold the reasoning already; recorded efforts are looked at request by request."""
+    if output == AS_RECORDED or thinking == OFF:
+        return output
+    if tokens == BY_EFFORT:
+        tokens = 0 if thinking == AS_RECORDED else reserve_tokens(thinking)
+    return replace(output, reserve_tokens=tokens)
 
 
 def _output_length(knob: Knob, raw: Any) -> OutputLength:

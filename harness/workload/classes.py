@@ -17,7 +17,10 @@ class ContentClass:
     instruction: str  # the last paragraph of each prompt: short, and fit to make the answer more of the same kind
     closing_lead: str  # what introduces the closing words, so that they read as part of the text
     natural: bool = True  # False: a loop on purpose
+    pictures: bool = False  # one before the text of each prompt
 
+
+VISION = "vision"  # for checkpoints that take pictures
 
 _ALL = (
     ContentClass(
@@ -51,10 +54,16 @@ _ALL = (
         closing_lead="",
         natural=False,
     ),
+    ContentClass(
+        name=VISION,
+        describes="a still picture that this project draws, and English narrative prose below it",
+        instruction="Describe the picture in one paragraph, then continue the story from here so that it leads there.",
+        closing_lead="",
+        pictures=True,
+    ),
 )
 CONTENT_CLASSES: dict[str, ContentClass] = {content_class.name: content_class for content_class in _ALL}
-VISION = "vision"  # prompts with a picture: known from recorded traffic, not made here
-KNOWN_CLASSES = frozenset((*CONTENT_CLASSES, VISION))
+TEXT_CLASSES = tuple(name for name, content_class in CONTENT_CLASSES.items() if not content_class.pictures)
 
 
 def content_class_named(name: str, *, where: str | None = None) -> ContentClass:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from harness.workload.classes import KNOWN_CLASSES, VISION
+from harness.workload.classes import CONTENT_CLASSES, VISION
 from harness.workload.traces.chat import Texts
 from harness.workload.traces.entry import Entry
 
@@ -38,7 +38,7 @@ _JSON_KEYS_RATIO = 0.35
 
 def class_of_entry(entry: Entry, texts: Texts) -> str:
     """Return the content class of an entry: as the trace says, else a guess; NO_TEXT where there is nothing to tell."""
-    if entry.workload_class is not None and entry.workload_class in KNOWN_CLASSES:
+    if entry.workload_class is not None and entry.workload_class in CONTENT_CLASSES:
         return entry.workload_class
     return class_of(entry.body, texts) if entry.text == "whole" else NO_TEXT
 

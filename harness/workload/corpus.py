@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from harness.errors import InputError
 from harness.workload.classes import content_class_named
+from harness.workload.pictures import PICTURE_VERSION
 
 SEPARATOR = "\n%%\n"  # between passages
 MANIFEST = "manifest.json"
@@ -99,6 +100,13 @@ def _agentic(folder: Traversable) -> Corpus:
     return _corpus("agentic", tuple(steps), digest)
 
 
+def _vision(folder: Traversable) -> Corpus:
+    """The text beside a picture is prose."""
+    prose = _COMPOSED["prose"](folder)
+    digest = hashlib.sha256(f"{prose.sha256} pictures {PICTURE_VERSION}".encode()).hexdigest()
+    return _corpus("vision", prose.passages, digest)
+
+
 def _repetitive(folder: Traversable) -> Corpus:
     del folder
     text = (_LOOPED_PHRASE * 40).strip()
@@ -111,6 +119,7 @@ _COMPOSED: dict[str, Callable[[Traversable], Corpus]] = {
     "structured": _from_file("structured"),
     "agentic": _agentic,
     "repetitive": _repetitive,
+    "vision": _vision,
 }
 
 

@@ -12,6 +12,7 @@ from harness.records.workload import workload_id as workload_id_of
 from harness.workload.cache import TextStore
 from harness.workload.fitting import Calibration, CountTokens, count, tolerance_tokens
 from harness.workload.nonce import nonce_head
+from harness.workload.pictures import picture_uri
 from harness.workload.spec import require_buildable
 from harness.workload.texts import Prefix, PromptOrder, Text, Texts, calibrated, write_texts
 
@@ -52,7 +53,8 @@ class TextSource:
         if kept is not None and await self._still_true(kept):
             return kept
         if order.workload_class not in self._calibrations:
-            self._calibrations[order.workload_class] = await calibrated(self.count_tokens, order.workload_class)
+            known = next((each.closing_tokens for each in self._calibrations.values()), None)
+            self._calibrations[order.workload_class] = await calibrated(self.count_tokens, order.workload_class, known)
         made = await write_texts(self.count_tokens, order, self._calibrations[order.workload_class], self._prefixes)
         if self._cache:
             self._cache.store(key, made)
@@ -103,7 +105,7 @@ async def build_workload(source: TextSource, load: LoadPoint, *, turns: int, see
 
 async def _build(source: TextSource, order: PromptOrder, *, salt: str) -> Workload:
     texts = await source.texts(order)
-    heads = _Heads(source.count_tokens, salt=salt, counted=not texts.nonce_is_constant)
+    heads = _Heads(source.count_tokens, salt=salt, counted=not texts.nonce_is_constant, pictures=texts.pictures)
     if order.cache == "cold":
         streams = [[(await heads.put([text]))[0] for text in stream] for stream in texts.streams]
         return Workload(fills=(), streams=tuple(StreamPlan(prompts=tuple(stream)) for stream in streams))
@@ -127,10 +129,11 @@ def _shared(prompts: list[Prompt], texts: Texts) -> Workload:
 class _Heads:
     """Puts a head that was not used before on the texts of one prefix."""
 
-    def __init__(self, count_tokens: CountTokens, *, salt: str, counted: bool) -> None:
+    def __init__(self, count_tokens: CountTokens, *, salt: str, counted: bool, pictures: bool) -> None:
         self._count_tokens = count_tokens
         self._salt = salt
         self._counted = counted
+        self._pictures = pictures
         self._used: set[str] = set()
         self._groups = 0
 
@@ -153,7 +156,11 @@ class _Heads:
         if nearest is None or _miss(nearest, texts) > tolerance_tokens(texts[-1].tokens):
             raise EndpointError("the server counts each head differently: no prompt of the asked length can be made")
         self._used.add(nearest_head)
-        return nearest
+        if not self._pictures:
+            return nearest
+        # Prompts that share a prefix share its picture, which comes before all text.
+        picture = picture_uri(texts[0].content, nearest_head)
+        return [replace(prompt, picture=picture) for prompt in nearest]
 
 
 def _prompt(head: str, text: Text) -> Prompt:

@@ -12,7 +12,7 @@ from typing import Any
 from harness.errors import InputError
 from harness.records.identity import content_id
 from harness.workload.arrivals import ArrivalPlan
-from harness.workload.classes import CONTENT_CLASSES, KNOWN_CLASSES
+from harness.workload.classes import CONTENT_CLASSES, TEXT_CLASSES
 from harness.workload.classify import class_of_entry
 from harness.workload.conversations import SharedPrefixes
 from harness.workload.sampling import Index, Sample, chosen_entries, index_of
@@ -102,8 +102,8 @@ def load_replay(wishes: ReplayWishes) -> Replay:
             or what is to be replayed is more than fits in memory.
     """
     _require_fields(wishes)
-    if wishes.fill is not None and wishes.fill not in CONTENT_CLASSES:
-        hint = f"One of {', '.join(CONTENT_CLASSES)}."
+    if wishes.fill is not None and wishes.fill not in TEXT_CLASSES:
+        hint = f"One of {', '.join(TEXT_CLASSES)}."
         raise InputError(f'no_text: "{wishes.fill}" is no content class that text can be made of', hint=hint)
     weights = _Weights()
     index = index_of(wishes.path, format_name=wishes.format_name, take=lambda entry: _fits(entry, wishes))
@@ -214,7 +214,7 @@ def _plain(body: Any) -> Any:
 
 
 def _filled(workload_class: str, wishes: ReplayWishes) -> str:
-    return workload_class if workload_class in KNOWN_CLASSES else wishes.fill or workload_class
+    return workload_class if workload_class in CONTENT_CLASSES else wishes.fill or workload_class
 
 
 def _split(conversations: Sequence[Conversation]) -> tuple[Conversation, ...]:

@@ -76,7 +76,7 @@ def warmup_context_tokens(load: LoadPoint) -> int:
 
 def drafts_per_request(load: LoadPoint, *, k: int, accepted_ratio: float = ACCEPTED_RATIO) -> float:
     """Return the drafts that one answer is expected to take. Its first token comes from the prefill, not a draft."""
-    tokens = load.output.tokens * (NATURAL_RATIO if load.output.natural else 1)
+    tokens = load.output.most_tokens * (NATURAL_RATIO if load.output.natural else 1)
     return max(1.0, (tokens - 1) / expected_tokens_per_step(k, accepted_ratio))
 
 

@@ -13,7 +13,7 @@ from harness.workload.fitting import Calibration, CountTokens, Fitted, Fitter, F
 from harness.workload.nonce import nonce_head, without_nonce
 from harness.workload.supply import Supply, passages_for
 
-TEXT_VERSION = 4  # of how texts are made: another one makes other texts
+TEXT_VERSION = 5  # of how texts are made: another one makes other texts
 _PREFIX_RATIO = 0.01  # how far a reused prefix may be from its size; the whole prompt is exact all the same
 _TURN_SHARES = 4  # of a turn: by one of them a prefix may be off, at most
 _CALIBRATING_HEADS = 5
@@ -57,12 +57,18 @@ class Texts:
     fills: tuple[Text, ...]  # sent before anything is measured: one a stream if warm, one if shared, none if cold
     streams: tuple[tuple[Text, ...], ...]
     nonce_is_constant: bool  # any head takes the same tokens; else each is to be counted
+    pictures: bool = False  # each prompt has one before its text
 
 
-async def calibrated(count_tokens: CountTokens, workload_class: str) -> Calibration:
-    """Measure what texts of a class need to know of the server, in a few counts of short texts."""
+async def calibrated(
+    count_tokens: CountTokens, workload_class: str, closing_tokens: tuple[int, ...] | None = None
+) -> Calibration:
+    """Measure what texts of a class need to know of the server, in a few counts of short texts.
+
+    ``closing_tokens`` are those of another class, which need not be measured again.
+    """
     heads = tuple(nonce_head(_BUILD, index) for index in range(_CALIBRATING_HEADS))
-    return await calibrate(count_tokens, _frame(content_class_named(workload_class), heads[0]), heads)
+    return await calibrate(count_tokens, _frame(content_class_named(workload_class), heads[0]), heads, closing_tokens)
 
 
 class Prefix(NamedTuple):
@@ -165,7 +171,12 @@ class _Writer:
 
     def _texts(self, fills: tuple[Text, ...], streams: list[list[Text]]) -> Texts:
         constant = self._calibration.nonce_is_constant
-        return Texts(fills=fills, streams=tuple(map(tuple, streams)), nonce_is_constant=constant)
+        return Texts(
+            fills=fills,
+            streams=tuple(map(tuple, streams)),
+            pictures=self._class.pictures,
+            nonce_is_constant=constant,
+        )
 
 
 def turn_tokens(context_tokens: int) -> int:

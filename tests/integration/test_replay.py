@@ -171,10 +171,27 @@ def test_the_sweep_may_say_otherwise(tmp_path: Path) -> None:
     sent, _ = replayed_bodies(sweep_of(tmp_path, FIXTURES / "openai.jsonl", knobs=knobs))
 
     for body in sent:
-        assert (body["temperature"], body["top_p"], body["max_tokens"]) == (0.3, 0.8, 40)
+        assert (body["temperature"], body["top_p"], body["max_tokens"]) == (0.3, 0.8, 40 + 1024)
         assert body["reasoning_effort"] == "low"
         assert body["chat_template_kwargs"]["thinking"] is True
         assert "min_tokens" not in body
+
+
+def test_a_recorded_effort_has_a_reserve_of_its_own(tmp_path: Path) -> None:
+    knobs = "concurrency: 1, output_tokens: {natural: 40}"
+
+    sent, _ = replayed_bodies(sweep_of(tmp_path, FIXTURES / "openai.jsonl", knobs=knobs))
+
+    lengths = {body.get("reasoning_effort"): body["max_tokens"] for body in sent}
+    assert lengths == {None: 40, "high": 40 + 4096}
+
+
+def test_recorded_lengths_hold_the_reasoning_already(tmp_path: Path) -> None:
+    def lengths(knobs: str) -> list[int]:
+        sent, _ = replayed_bodies(sweep_of(tmp_path, FIXTURES / "openai.jsonl", knobs=knobs))
+        return sorted(body["max_tokens"] for body in sent)
+
+    assert lengths("concurrency: 1, thinking: high") == lengths("concurrency: 1")
 
 
 def test_a_key_in_a_body_is_not_sent(tmp_path: Path) -> None:

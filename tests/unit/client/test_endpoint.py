@@ -183,7 +183,11 @@ def test_tokens_are_counted_in_the_form_of_the_requests(chat: bool) -> None:
             if chat:
                 assert sent["messages"] == [{"role": "user", "content": "hello"}]
                 assert sent["add_generation_prompt"] is True
-                assert sent["chat_template_kwargs"] == {"thinking": True, "enable_thinking": True}
+                assert sent["chat_template_kwargs"] == {
+                    "thinking": True,
+                    "enable_thinking": True,
+                    "reasoning_effort": "high",
+                }
             else:
                 assert sent["prompt"] == "hello"
 

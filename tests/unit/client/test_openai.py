@@ -73,12 +73,34 @@ def test_running_usage_is_asked_for_only_where_it_is_the_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "thinks", "effort"), [("off", False, None), ("on", True, None), ("high", True, "high")]
+    ("wish", "thinks", "effort", "in_template"),
+    [
+        ("off", False, None, None),
+        ("on", True, None, None),
+        ("low", True, "low", "low"),
+        ("high", True, "high", "high"),
+        ("max", True, None, "max"),  # no effort of OpenAI's: a server might refuse the whole request
+    ],
 )
-def test_thinking_is_always_said(wish: str, thinks: bool, effort: str | None) -> None:
+def test_thinking_is_always_said(wish: str, thinks: bool, effort: str | None, in_template: str | None) -> None:
     body = body_of(prepared(load=replace(LOAD, thinking=wish)))
-    assert body["chat_template_kwargs"] == {"thinking": thinks, "enable_thinking": thinks}
+    said = {"thinking": thinks, "enable_thinking": thinks}
+    assert body["chat_template_kwargs"] == (said | {"reasoning_effort": in_template} if in_template else said)
     assert body.get("reasoning_effort") == effort
+
+
+def test_an_effort_is_named_where_no_template_can_be_told() -> None:
+    for endpoint in (replace(ENDPOINT, accepts=frozenset()), replace(ENDPOINT, thinking_field="think")):
+        assert body_of(prepared(endpoint, replace(LOAD, thinking="max")))["reasoning_effort"] == "max"
+
+
+def test_reasoning_has_a_reserve_beside_the_answer() -> None:
+    exact = body_of(prepared(load=replace(LOAD, thinking="low", output=OutputLength(tokens=128, reserve_tokens=1000))))
+    natural = replace(LOAD, thinking="low", output=OutputLength(tokens=128, natural=True, reserve_tokens=1000))
+
+    assert (exact["max_tokens"], exact["min_tokens"], exact["ignore_eos"]) == (1128, 1128, True)
+    assert body_of(prepared(load=natural))["max_tokens"] == 1128
+    assert "min_tokens" not in body_of(prepared(load=natural))
 
 
 def test_refused_fields_are_left_out() -> None:

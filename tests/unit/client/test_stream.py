@@ -159,6 +159,44 @@ def test_a_tool_call_carries_tokens() -> None:
     assert len(streamed(chat(tool_calls=[call]), chat("tool_calls")).batches) == 1
 
 
+def thought(*tokens: int) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}, "token_ids": list(tokens)}]}
+
+
+def said(text: str, *tokens: int) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {"content": text}, "token_ids": list(tokens)}]}
+
+
+def test_the_first_answer_comes_after_the_reasoning() -> None:
+    # The event without text is the mark that ends the reasoning: it is no part of the answer yet.
+    facts = streamed(chat(role="assistant"), thought(1, 2), thought(3), said("", 4), said("So", 5, 6), said(".", 7))
+    assert (facts.batches[0].at_s, facts.first_answer_s, facts.answer_tokens) == (3.0, 6.0, 3)
+    assert sum(batch.tokens or 0 for batch in facts.batches) == 7
+
+
+def test_without_reasoning_the_first_token_is_the_answers() -> None:
+    facts = streamed(chat(role="assistant"), said("", 1), said("Ja", 2), chat("stop"))
+    assert (facts.first_answer_s, facts.answer_tokens) == (facts.batches[0].at_s, 2)
+
+
+def test_an_answer_that_never_came_has_no_tokens() -> None:
+    facts = streamed(chat(role="assistant"), thought(1, 2), chat("length"))
+    assert (facts.first_answer_s, facts.answer_tokens) == (None, 0)
+    nothing = streamed(chat(role="assistant"), chat("stop"))
+    assert (nothing.first_answer_s, nothing.answer_tokens) == (None, 0)
+
+
+def test_a_tool_call_is_an_answer() -> None:
+    call = {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0}]}, "token_ids": [5]}]}
+    facts = streamed(thought(1, 2), call, chat("tool_calls"))
+    assert (facts.first_answer_s, facts.answer_tokens) == (3.0, 1)
+
+
+def test_tokens_of_an_answer_that_nobody_counts_are_unknown() -> None:
+    facts = streamed({"choices": [{"index": 0, "delta": {"reasoning": "hm"}}]}, chat(content="ok"), chat("stop"))
+    assert (facts.first_answer_s, facts.answer_tokens) == (3.0, None)
+
+
 def test_growth_of_usage_counts_events_that_bring_none_as_none() -> None:
     def counted(tokens: int, **delta: Any) -> dict[str, Any]:
         return chat(**delta) | {"usage": {"prompt_tokens": 5, "completion_tokens": tokens}}

@@ -54,7 +54,7 @@ def test_unknown_knob_in_rules_and_conditions() -> None:
     )
     assert error_of(text) == snapshot("""\
 recipe.yaml:31:18: unknown knob "num_speculative_token"
-  Did you mean "num_speculative_tokens"? Known here: args, cache, class, command, concurrency, context_tokens, eager, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, served, tag, temperature, thinking, top_p, utilization.
+  Did you mean "num_speculative_tokens"? Known here: args, cache, class, command, concurrency, context_tokens, eager, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, served, tag, temperature, thinking, thinking_tokens, top_p, utilization.
   Also: recipe.yaml:43:13: unknown knob "eagre"
     Did you mean "eager"?\
 """)
@@ -89,7 +89,7 @@ def test_a_launch_knob_cannot_be_a_load_knob() -> None:
     text = changed("{help: slots,", "{help: slots, scope: load,") + "  \n"
     assert error_of(text) == snapshot("""\
 recipe.yaml:34:3: max_num_seqs cannot have scope load
-  Load knobs, and only they, have scope load: class, context_tokens, concurrency, cache, output_tokens, temperature, top_p, thinking.\
+  Load knobs, and only they, have scope load: class, context_tokens, concurrency, cache, output_tokens, temperature, top_p, thinking, thinking_tokens.\
 """)
 
 

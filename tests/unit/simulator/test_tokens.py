@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from harness.simulator.prefix import PrefixCache, common_bytes
 from harness.simulator.tokens import (
+    PICTURE_TOKENS,
     VOCABULARY,
     chat_prompt,
     content_class_of,
@@ -47,6 +48,17 @@ def test_the_chat_template_adds_a_few_tokens_and_one_more_for_thinking() -> None
     assert tokens_in(chat_prompt([message], generation_prompt=False)) == 10 + 3
     parts = {"role": "user", "content": [{"type": "text", "text": "abcd"}, {"type": "text", "text": "efgh"}]}
     assert tokens_in(chat_prompt([parts])) == 2 + 4
+
+
+def test_a_picture_is_so_many_tokens_and_another_one_is_others() -> None:
+    def prompt(url: str | None) -> bytes:
+        parts: list[object] = [{"type": "text", "text": "What is this?"}]
+        parts += [{"type": "image_url", "image_url": {"url": url}}] if url else []
+        return chat_prompt([{"role": "user", "content": parts}])
+
+    one, two = prompt("data:image/png;base64,AAAA"), prompt("data:image/png;base64,BBBB")
+    assert tokens_in(one) == tokens_in(two) == tokens_in(prompt(None)) + PICTURE_TOKENS
+    assert one != two
 
 
 @pytest.mark.parametrize("name", list(CONTENT_CLASSES))

@@ -250,6 +250,26 @@ def test_thinking_that_used_the_budget() -> None:
     assert _doubts(trial([replace(cut, reasoning_tokens=20)], COUNTERS, load={"thinking": "low"})) == ()
 
 
+@pytest.mark.parametrize("thinking", ["off", "low"])  # off: the template did not listen
+def test_an_answer_that_was_cut_in_its_reasoning(thinking: str) -> None:
+    cut = replace(STEADY, first_answer_s=None, answer_tokens=0)
+    load = {"thinking": thinking, "output": OutputLength(tokens=11, reserve_tokens=20)}
+    one = _only(trial([cut], COUNTERS, load=load))
+    assert (one.kind, one.void) == ("thinking_used_budget", False)
+    assert one.evidence == "1 of 1 answers were cut within their reasoning, at 31 tokens or below"
+    assert "thinking_tokens" in one.remedy
+
+
+def test_an_answer_without_a_token() -> None:
+    silent = replace(STEADY, finish_reason="stop", outcome="complete", first_answer_s=None, answer_tokens=0)
+    load = {"thinking": "low"}
+    one = _only(trial([silent], COUNTERS, load=load))
+    assert (one.kind, one.void) == ("no_answer", False)
+    assert one.evidence == "1 of 1 answers have no token, 1 of them after reasoning"
+    empty = replace(silent, batches=(), output_tokens=0)
+    assert "no_answer" in {each.kind for each in _doubts(trial([STEADY, empty], COUNTERS, load=load))}
+
+
 def test_faster_than_physics_allow() -> None:
     one = _only(CLEAN, no_speculation_tokens_per_s=20.0)
     assert one.kind == "above_ceiling"

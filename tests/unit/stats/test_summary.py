@@ -30,6 +30,7 @@ def test_three_tokens_an_event() -> None:
     assert metrics.values == pytest.approx(
         {
             "ttft_s": 0.5,
+            "time_to_answer_s": None,
             "decode_tokens_per_s": 150.0,
             "tpot_s": 1 / 150,
             "aggregate_tokens_per_s": 31 / 0.7,
@@ -53,7 +54,23 @@ def test_three_tokens_an_event() -> None:
         }
     )
     assert metrics.by_position == (1.0, 0.8, 0.2, 0.0)
-    assert metrics.null_reasons == {}
+    assert set(metrics.null_reasons) == {"time_to_answer_s"}
+    assert "the first token is the answer's" in metrics.null_reasons["time_to_answer_s"]
+
+
+def test_the_first_answer_counts_from_the_send() -> None:
+    events = [(0.5, 4), (0.7, 20), (0.9, 3)]
+    reasoned = request(events, sent_s=0.1, first_answer_s=0.9, answer_tokens=3)
+    late = request(events, sent_s=0.3, first_answer_s=0.7, answer_tokens=23)
+    cut = request(events, first_answer_s=None, answer_tokens=0)
+    direct = request(events, first_answer_s=0.5, answer_tokens=27)
+
+    assert trial_metrics(trial([reasoned])).values["time_to_answer_s"] == pytest.approx(0.8)
+    assert trial_metrics(trial([reasoned, cut, late])).values["time_to_answer_s"] == pytest.approx(0.6)
+    assert trial_metrics(trial([direct])).values["time_to_answer_s"] is None
+    nothing = trial_metrics(trial([cut]))
+    assert nothing.values["time_to_answer_s"] is None
+    assert nothing.null_reasons["time_to_answer_s"] == "no request has a token of an answer"
 
 
 def test_a_first_event_with_several_tokens_is_taken_off_whole() -> None:

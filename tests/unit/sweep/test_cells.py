@@ -341,7 +341,7 @@ knobs:
     assert "secret" not in message.replace("a secret", "")
     assert message == snapshot("""\
 s.yaml:4:3: unknown knob "num_speculative_token" in recipe vllm-cpu-tiny
-  Did you mean "num_speculative_tokens"? Known here: args, cache, class, command, concurrency, context_tokens, draft_model, draft_sample_method, dtype, max_model_len, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, prompt_lookup_max, temperature, thinking, top_p, env.NAME.
+  Did you mean "num_speculative_tokens"? Known here: args, cache, class, command, concurrency, context_tokens, draft_model, draft_sample_method, dtype, max_model_len, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, prompt_lookup_max, temperature, thinking, thinking_tokens, top_p, env.NAME.
   Also: s.yaml:5:17: max_num_seqs: the axis is empty
   Also: s.yaml:6:23: concurrency: 1 stands twice
   Also: s.yaml:7:10: dtype: "int8" is not allowed (allowed: "auto", "bfloat16", "float16", "float32")
@@ -350,7 +350,7 @@ s.yaml:4:3: unknown knob "num_speculative_token" in recipe vllm-cpu-tiny
   Also: s.yaml:8:40: num_speculative_tokens: expected a whole number, not 1.5
   Also: s.yaml:9:16: temperature: expected a number, not "hot"
   Also: s.yaml:11:3: max_model_len is set twice: here, and as "--max-model-len" at s.yaml:10:3
-  Also: s.yaml:12:10: class: "proze" is not allowed (allowed: "prose", "code", "structured", "agentic", "repetitive")
+  Also: s.yaml:12:10: class: "proze" is not allowed (allowed: "prose", "code", "structured", "agentic", "repetitive", "vision")
   And 5 more.\
 """)
 
@@ -365,7 +365,7 @@ incumbent: {concurrency: 1}
 """
     assert error_of(text) == snapshot("""\
 s.yaml:3:14: unknown knob "dtyp" in recipe vllm-cpu-tiny
-  Did you mean "dtype"? Known here: args, cache, class, command, concurrency, context_tokens, draft_model, draft_sample_method, dtype, max_model_len, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, prompt_lookup_max, temperature, thinking, top_p, env.NAME.
+  Did you mean "dtype"? Known here: args, cache, class, command, concurrency, context_tokens, draft_model, draft_sample_method, dtype, max_model_len, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, prompt_lookup_max, temperature, thinking, thinking_tokens, top_p, env.NAME.
   Also: s.yaml:4:22: unknown knob "methode" in recipe vllm-cpu-tiny
     Did you mean "method"?
   Also: s.yaml:4:51: method: "mtp" is not allowed (allowed: "none", "ngram", "draft_model")
@@ -449,3 +449,53 @@ def test_ten_thousand_cells_take_well_under_a_second(variables: int, contexts: i
     expansion = expanded(text)
     assert expansion.cells == 10_000 - variables
     assert time.process_time() - started < 1.0
+
+
+PICTURES = """\
+knobs:
+  checkpoint: {checkpoint}
+  image: anemll-0.1.1
+  block_k: 1
+  num_speculative_tokens: 5
+  class: [prose, vision]
+"""
+
+
+@pytest.mark.parametrize(("checkpoint", "takes"), [("vision-exp", True), ("official-0731", False)])
+def test_pictures_go_only_to_a_checkpoint_that_takes_them(checkpoint: str, takes: bool) -> None:
+    found = expanded(PICTURES.replace("{checkpoint}", checkpoint), head="sweep: a\nrecipe: dspark-2x-spark\n")
+
+    assert [load.workload_class for load in found.groups[0].loads] == ["prose", "vision"][: 1 + takes]
+    assert [[load.workload_class for load in refusal.loads] for refusal in found.refusals] == [["vision"]][takes:]
+    for refusal in found.refusals:
+        assert "which only checkpoint vision-exp takes" in refusal.because
+
+
+def test_pictures_for_a_model_of_text_alone_leave_nothing() -> None:
+    said = error_of("knobs: {num_speculative_tokens: 2, class: vision}\n")
+
+    assert "what this recipe serves takes text alone" in said
+
+
+def test_an_endpoint_of_somebody_elses_may_take_pictures() -> None:
+    found = expanded("knobs: {class: vision}\n", head="sweep: a\nrecipe: attach\n")
+
+    assert [load.workload_class for load in found.groups[0].loads] == ["vision"]
+
+
+def test_thinking_brings_its_reserve() -> None:
+    text = 'knobs: {num_speculative_tokens: 2, output_tokens: [64, {natural: 32}], thinking: ["off", low, high]}\n'
+    loads = expanded(text).groups[0].loads
+    reserves = {(load.thinking, load.output.tokens): load.output.reserve_tokens for load in loads}
+    assert reserves == {
+        ("off", 64): 0,
+        ("low", 64): 1024,
+        ("high", 64): 4096,
+        ("off", 32): 0,
+        ("low", 32): 1024,
+        ("high", 32): 4096,
+    }
+    assert len({load.load_id for load in loads}) == 6
+
+    said = expanded(text.replace("}\n", ", thinking_tokens: [by_effort, 200]}\n").replace("high", "max"))
+    assert {load.output.most_tokens for load in said.groups[0].loads} == {64, 32, 1088, 1056, 264, 232, 16448, 16416}

@@ -66,7 +66,7 @@ def test_unknown_metrics_and_statistics() -> None:
     text = "objective: second\nlimits: {ttft: {at_most: 3}, ttft_s.p59: {at_most: 3}, tpot_s: {}}\n"
     assert error_of(text) == snapshot("""\
 s.yaml:3:12: unknown objective "second"
-  Did you mean "seconds"? Known here: acceptance_length, acceptance_ratio, aggregate_tokens_per_s, cached_tokens, decode_aggregate_tokens_per_s, decode_tokens_per_s, delivered_per_step, drafts, inter_chunk_max_s, inter_chunk_p50_s, inter_chunk_p95_s, iteration_s, output_tokens, preemptions, prefill_tokens_per_s, prompt_tokens, request_s, seconds, step_s, tpot_s, ttft_s, worst_stream_tokens_per_s.
+  Did you mean "seconds"? Known here: acceptance_length, acceptance_ratio, aggregate_tokens_per_s, cached_tokens, decode_aggregate_tokens_per_s, decode_tokens_per_s, delivered_per_step, drafts, inter_chunk_max_s, inter_chunk_p50_s, inter_chunk_p95_s, iteration_s, output_tokens, preemptions, prefill_tokens_per_s, prompt_tokens, request_s, seconds, step_s, time_to_answer_s, tpot_s, ttft_s, worst_stream_tokens_per_s.
   Also: s.yaml:4:10: unknown metric "ttft"
     Did you mean "ttft_s"?
   Also: s.yaml:4:30: unknown statistic "p59"
@@ -112,8 +112,8 @@ s.yaml:3:7: mix.by needs a trace
 def test_mix_names_known_knobs_and_values() -> None:
     assert error_of("mix: {concurency: {1: 1}, class: {code: 2, cod: 1}, concurrency: {1: 2, 1.5: 1}}\n") == snapshot("""\
 s.yaml:3:7: unknown knob "concurency" in recipe vllm-cpu-tiny
-  Did you mean "concurrency"? Known here: args, cache, class, command, concurrency, context_tokens, draft_model, draft_sample_method, dtype, max_model_len, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, prompt_lookup_max, temperature, thinking, top_p, env.NAME.
-  Also: s.yaml:3:44: class: "cod" is not allowed (allowed: "prose", "code", "structured", "agentic", "repetitive")
+  Did you mean "concurrency"? Known here: args, cache, class, command, concurrency, context_tokens, draft_model, draft_sample_method, dtype, max_model_len, max_num_batched_tokens, max_num_seqs, method, model, num_speculative_tokens, output_tokens, prompt_lookup_max, temperature, thinking, thinking_tokens, top_p, env.NAME.
+  Also: s.yaml:3:44: class: "cod" is not allowed (allowed: "prose", "code", "structured", "agentic", "repetitive", "vision")
   Also: s.yaml:3:73: concurrency: expected a whole number, not 1.5\
 """)
 

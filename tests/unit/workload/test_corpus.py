@@ -86,15 +86,15 @@ def test_an_unknown_class_names_its_neighbour_and_the_list() -> None:
 
     assert str(caught.value) == (
         'unknown content class "pros"\n'
-        '  Did you mean "prose"? Known here: agentic, code, prose, repetitive, structured.'
+        '  Did you mean "prose"? Known here: agentic, code, prose, repetitive, structured, vision.'
     )
 
 
 def test_a_class_far_from_all_gets_the_list_alone() -> None:
     with pytest.raises(InputError) as caught:
-        content_class_named("vision", where="sweep.yaml:7:3")
+        content_class_named("xyzzy", where="sweep.yaml:7:3")
 
-    assert str(caught.value).startswith('sweep.yaml:7:3: unknown content class "vision"\n  Known here: agentic')
+    assert str(caught.value).startswith('sweep.yaml:7:3: unknown content class "xyzzy"\n  Known here: agentic')
 
 
 def test_as_recorded_asks_for_a_trace() -> None:

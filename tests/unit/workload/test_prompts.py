@@ -225,6 +225,38 @@ def test_a_reused_prefix_is_new_in_the_next_trial_and_the_workload_is_the_same()
         assert not texts[0] & texts[1]
 
 
+def test_prompts_of_one_prefix_share_a_picture_that_no_other_trial_has() -> None:
+    one = replayed("pieces", cache="warm", concurrency=2, turns=2, workload_class="vision")
+    two = replayed("pieces", cache="warm", concurrency=2, turns=2, workload_class="vision", salt="another launch")
+    cold = replayed("pieces", cache="cold", concurrency=2, turns=2, workload_class="vision")
+
+    assert one.workload_id == two.workload_id
+    for fill, stream in zip(one.fills, one.streams, strict=True):
+        assert fill.picture is not None
+        assert {prompt.picture for prompt in stream.prompts} == {fill.picture}
+    pictures = [fill.picture for workload in (one, two) for fill in workload.fills]
+    assert len(set(pictures)) == 4
+    assert len({prompt.picture for stream in cold.streams for prompt in stream.prompts}) == 4
+    assert all("data:image" not in repr(fill) for fill in one.fills)
+
+
+def test_text_alone_has_no_picture() -> None:
+    workload = replayed("pieces", cache="cold", concurrency=2, turns=1)
+
+    assert {prompt.picture for stream in workload.streams for prompt in stream.prompts} == {None}
+
+
+def test_a_text_that_cannot_be_exact_costs_no_more_than_three_counts() -> None:
+    # A closing word is now one token and now two, as in a small vocabulary.
+    tokenizer = FakeTokenizer(lambda text: sum(1 + len(word) % 3 // 2 for word in text.split()))
+    prompts = run(build_prompts(TextSource(count_tokens=tokenizer), order(context_tokens=8192, streams=12), salt="s"))
+
+    assert all(abs(prompt.tokens - 8192) <= tolerance_tokens(8192) for prompt in prompts)
+    counted = tokenizer.calls
+    run(build_prompts(TextSource(count_tokens=tokenizer), order(context_tokens=8192, streams=1), salt="s"))
+    assert counted - (tokenizer.calls - counted) <= 3 * 11
+
+
 def test_the_first_prompts_are_the_same_at_any_concurrency() -> None:
     alone = replayed("pieces", cache="cold", concurrency=1, turns=4)
     four = replayed("pieces", cache="cold", concurrency=4, turns=1)
@@ -259,9 +291,11 @@ def source_of(count: Callable[[str], int], folder: Path, name: str) -> TextSourc
     return TextSource(count_tokens=FakeTokenizer(count), tokenizer=name, cache=PromptCache(folder))
 
 
-def replayed(kind: str, *, cache: CacheMode, concurrency: int, turns: int, salt: str = "s") -> Workload:
+def replayed(
+    kind: str, *, cache: CacheMode, concurrency: int, turns: int, salt: str = "s", workload_class: str = "code"
+) -> Workload:
     load = LoadPoint(
-        workload_class="code",
+        workload_class=workload_class,
         context_tokens=2048,
         concurrency=concurrency,
         output=OutputLength(tokens=64),
