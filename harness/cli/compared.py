@@ -13,8 +13,7 @@ from harness.engine.clock import SystemClock
 from harness.errors import InputError
 from harness.recipe.find import find_recipe
 from harness.recipe.load import load_recipe
-from harness.records.cell import Configuration
-from harness.records.doubt import Doubt
+from harness.records.cell import Configuration, LoadPoint
 from harness.records.journal import RunData
 from harness.records.launch import LaunchRecord
 from harness.records.summary import CellSummary
@@ -31,12 +30,15 @@ from harness.stats.arms import (
     comparison_doubts,
     doubts_by_load,
     failed_checks,
+    gaps,
+    incomplete,
+    missing_loads,
     sameness_of,
     side_of,
+    weights_over,
 )
 from harness.stats.compare import PARTS, Beside, Question, compare
-from harness.stats.fingerprint import Difference, differences, tagged, with_own_launches
-from harness.stats.kinds import doubt
+from harness.stats.fingerprint import Difference, differences, tagged, unlike_doubts, with_own_launches
 from harness.stats.live import is_whole_factor, live_differences
 from harness.store.layout import RunFolder, report_directory
 from harness.sweep.arms import factors_between
@@ -220,17 +222,23 @@ def _comparison(
     across_engines = any(one.kind == "engine" for one in unlike)
     question = Question(
         loads=loads,
-        weights={} if plan is None else _weights_over(plan.weights, {load.load_id for load in loads}),
+        weights={} if plan is None else weights_over(plan.weights, loads),
         margin_ratio=parse_ratio(options.margin) if options.margin else 0.03 if plan is None else plan.margin_ratio,
         metrics=_WITHOUT_ACCEPTANCE if across_engines else PARTS,
     )
     book = book_for(candidate.folder, candidate.run)
     order = tuple(launch.launch_id for launch in stored.run.launches)
-    doubts = (*_unlike_doubts(unlike), *comparison_doubts(sides[0], sides[1], question, book, order=order))
+    missing = missing_loads(sides[0], sides[1], _asked_loads(stored.run, base.configuration, candidate.configuration))
+    doubts = (
+        *unlike_doubts(unlike),
+        *incomplete(missing, {} if plan is None else plan.weights),
+        *comparison_doubts(sides[0], sides[1], question, book, order=order),
+    )
     ids = (base.configuration.configuration_id, candidate.configuration.configuration_id)
     beside = Beside(
         factors=factors,
         vetoes=failed_checks(candidate.run, _untagged(candidate)),
+        gaps=gaps(sides[0], sides[1], missing),
         doubts=doubts,
         sameness=() if across_engines else sameness_of(stored.run, sides[0], sides[1]),
         cell_doubts=doubts_by_load(stored.cells, ids),
@@ -244,24 +252,23 @@ def _comparison(
     )
 
 
+def _asked_loads(run: RunData, base: Configuration, candidate: Configuration) -> list[LoadPoint]:
+    """What was tried on both arms, whatever came of it."""
+    tried = [
+        {
+            trial.cell.load.load_id: trial.cell.load
+            for trial in run.trials
+            if trial.cell.configuration.configuration_id == one.configuration_id
+        }
+        for one in (base, candidate)
+    ]
+    return [load for load_id, load in tried[0].items() if load_id in tried[1]]
+
+
 def _untagged(arm: _Arm) -> str:
     """The id under which the run's own records know its configuration."""
     knobs = {name: value for name, value in arm.configuration.knobs.items() if name != "run"}
     return replace(arm.configuration, knobs=knobs).configuration_id
-
-
-def _weights_over(weights: dict[str, float], load_ids: set[str]) -> dict[str, float]:
-    """Of the loads that both runs have, 1 in all; nothing where none of them has a weight."""
-    kept = {load_id: weight for load_id, weight in weights.items() if load_id in load_ids}
-    total = sum(kept.values())
-    return {load_id: weight / total for load_id, weight in kept.items()} if total else {}
-
-
-def _unlike_doubts(unlike: tuple[Difference, ...]) -> tuple[Doubt, ...]:
-    if not unlike:
-        return ()
-    evidence = "; ".join(one.words for one in unlike)
-    return (doubt("fingerprints_differ", evidence, "Measure both with one rig, engine and workload: harness ab."),)
 
 
 def _write(merged: RunData, cells: tuple[CellSummary, ...], comparison: Comparison, root: Path, *, shown: bool) -> None:

@@ -12,6 +12,7 @@ from harness.records.summary import CellSummary
 from harness.records.trial import MEASURING_VERSION
 from harness.records.verdict import Comparison, Verdict
 from harness.report.comparison import decided_words
+from harness.report.labels import counted
 from harness.run.outcome import CANNOT_TELL, ENGINE_FAILED, FINE
 from harness.stats.arms import Stored, comparison_of
 from harness.stats.compare import BLOCK_LAUNCHES
@@ -66,6 +67,38 @@ def block_judge(folder: RunFolder, asked: PlannedComparison) -> Callable[[int], 
         return decided_words(comparison) if comparison else None
 
     return judge
+
+
+def require_same_question(folder: RunFolder, earlier: RunData, asked: PlannedComparison | None) -> None:
+    """Raise InputError where a run would be carried on with as another comparison than the one it was begun as.
+
+    How many launches there may be, and when they are looked at, is decided before the first look: launches added after
+    an unwelcome answer raise more false alarms than the intervals promise (docs/decisions/0007).
+    """
+    begun = earlier.plan.comparison if earlier.plan else None
+    if begun is None or asked is None:
+        return
+    new = "Leave --resume out to begin a run of its own."
+    if (begun.base_id, begun.candidate_id) != (asked.base_id, asked.candidate_id):
+        what = f"the run compares {begun.candidate_name} with {begun.base_name}, not {asked.candidate_name} with "
+        raise InputError(what + asked.base_name, where=folder.run_id, hint=new)
+    if begun.objective != asked.objective:
+        what = f"the run is judged by {begun.objective}, not by {asked.objective}"
+        raise InputError(what, where=folder.run_id, hint=new)
+    design = (begun.max_launches, begun.sequential)
+    if begun.same or design == (asked.max_launches, asked.sequential):
+        return
+    seen = stored_comparison(folder, earlier, summaries_of(earlier))
+    launches = 0 if seen is None or seen.effect is None else min(seen.effect.launches)
+    if launches >= BLOCK_LAUNCHES:
+        most = counted(begun.max_launches, "launch", "launches")
+        way = "looks after each block" if begun.sequential else "one look at the end"
+        raise InputError(
+            f"the run was begun for at most {most} of each arm with {way}, and has been looked at since",
+            where=folder.run_id,
+            hint="Launches added after a look count for more than they show. Carry on with the same options, or leave "
+            "--resume out: a new run with more launches keeps its promise.",
+        )
 
 
 def verdict_code(comparison: Comparison | None, code: int) -> int:

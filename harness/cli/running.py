@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.cli.comparing import block_judge, keep_noise, require_one_factor, stored_comparison, verdict_code
+from harness.cli.comparing import (
+    block_judge,
+    keep_noise,
+    require_one_factor,
+    require_same_question,
+    stored_comparison,
+    verdict_code,
+)
 from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
 from harness.cli.machines import Machines, machines_from
@@ -140,6 +147,7 @@ def _resumed(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     folder, earlier = stored_run(wishes.resume, root, sweep=_run_name(planned))
     earlier = with_known_rig(folder, earlier, planned.host)
     planned = plan_from(options, earlier=earlier, host=planned.host)
+    require_same_question(folder, earlier, planned.plan.comparison)
     require_room(planned, options)
     return _Run(
         folder=folder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +32,4 @@ class StoredNoise:
     total_sigma_ratio: float  # of the weighted workload
     total_degrees: float
     cells: tuple[CellNoise, ...]
+    weights: dict[str, float] = field(default_factory=dict)  # of that workload, by load id, 1 in all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from harness.records.noise import StoredNoise
 from harness.records.verdict import Comparison, Effect, Part
 from harness.report.labels import counted
 from harness.stats.effect import ASSUMED_SIGMA_RATIO
@@ -29,37 +30,38 @@ def percent(log_ratio: float) -> str:
     return f"{math.expm1(log_ratio) * _PERCENT:+.1f} %"
 
 
-def result_words(comparison: Comparison) -> str:
-    """Return the verdict in one sentence, with its margin."""
+def result_words(comparison: Comparison, noise: StoredNoise | None = None) -> str:
+    """Return the verdict in one sentence, with its margin; of an A/A the noise floor that it found."""
     base, candidate = comparison.base.name, comparison.candidate.name
     effect, margin = comparison.effect, format_ratio(comparison.margin_ratio)
     if comparison.same:
-        return _same_words(comparison)
+        return _same_words(comparison, noise)
     if effect is None:
         return f"Cannot tell whether {candidate} is better than {base}: {comparison.null_reason}."
     figures = f"{change(effect)} ({interval(effect)}), margin {margin}"
-    of_what = "speed over the workload" if comparison.objective == "seconds" else comparison.objective
+    of_what = f"{comparison.objective} over the workload"
+    if comparison.objective == "seconds":
+        of_what = "speed over the workload, first token included"
     if comparison.verdict in ("better", "worse"):
         return f"{candidate} is {comparison.verdict} than {base}: {figures}, {of_what}."
     if comparison.verdict == "no difference":
         inner = f"{percent(effect.low90)} … {percent(effect.high90)}"
         return f"No difference within {margin} between {candidate} and {base}: {change(effect)} ({inner}), {of_what}."
-    if comparison.vetoes:
-        return (
-            f"{candidate} is not called better than {base}, although it is at {figures}: "
-            f"{'; '.join(comparison.vetoes)}."
-        )
+    vetoes = "; ".join(comparison.vetoes)
+    if vetoes and effect.low <= 0:
+        return f"Cannot tell whether {candidate} is better than {base}: {figures}, {of_what}; {vetoes}."
+    if vetoes:
+        return f"{candidate} is not called better than {base}, although it is at {figures}: {vetoes}."
     return f"Cannot tell whether {candidate} is better than {base}: {figures}, {of_what}."
 
 
-def _same_words(comparison: Comparison) -> str:
-    if comparison.effect is None:
-        return f"The noise floor could not be measured: {comparison.null_reason}."
-    sigma = format_ratio(comparison.effect.noise.sigma_ratio)
-    launches = sum(comparison.effect.launches)
+def _same_words(comparison: Comparison, noise: StoredNoise | None) -> str:
+    if noise is None:
+        because = comparison.null_reason or "fewer than two launches measured every cell of the workload"
+        return f"The noise floor could not be measured: {because}."
     return (
-        f"Launches of {comparison.base.name.removesuffix(' (A)')} differ by {sigma} (standard deviation over "
-        f"{launches} of them): that is the noise floor of this rig."
+        f"Launches of {comparison.base.name.removesuffix(' (A)')} differ by {format_ratio(noise.total_sigma_ratio)} "
+        f"(standard deviation over {noise.launches} of them): that is the noise floor of this rig."
     )
 
 
@@ -138,7 +140,7 @@ def noise_words(comparison: Comparison) -> str:
         assumed = format_ratio(ASSUMED_SIGMA_RATIO)
         return (
             f"No A/A of this rig is stored: launches are assumed to differ by {assumed}, which with the launches here "
-            f"makes {sigma}. `--same` measures it."
+            f"makes {sigma}. The same command with --same measures it."
         )
     return f"Launches differ by {sigma} here."
 

@@ -258,6 +258,7 @@ class ComparisonView:
     verdict: Verdict
     same: bool
     cells: TableView
+    cell_parts: TableView
     parts: TableView
     looks: TableView | None
     noise: TableView | None  # of an A/A

@@ -21,7 +21,7 @@ def design_of(plan: Plan, book: NoiseBook) -> Design | None:
     if plan.attached or not launches:
         return None
     objective = plan.comparison.objective if plan.comparison else SECONDS
-    rows = [_row(plan, book.of_total(objective) or assumed_floor(), launches, None)]
+    rows = [_row(plan, book.of_total(objective, _shares(plan)) or assumed_floor(), launches, None)]
     for load in _shapes(plan):
         floor = book.of_cell(load, objective)
         if floor is not None:
@@ -44,6 +44,12 @@ def _row(plan: Plan, floor: NoiseFloor, launches: int, load: LoadPoint | None) -
         launches_for_5_percent=launches_to_see(0.05, floor, margin_ratio=margin),
         launches_for_no_difference=launches_for_no_difference(floor, margin_ratio=margin),
     )
+
+
+def _shares(plan: Plan) -> dict[LoadPoint, float]:
+    loads = {trial.load.load_id: trial.load for launch in plan.launches for trial in launch.trials}
+    every = 1 / len(loads) if loads else 0.0
+    return {load: plan.weights.get(load_id, 0.0) if plan.weights else every for load_id, load in loads.items()}
 
 
 def _launches(plan: Plan) -> int:

@@ -20,8 +20,10 @@ from harness.stats.kinds import doubt
 from harness.stats.noise import NoiseBook
 from harness.stats.paired import Measured
 from harness.stats.sameness import sameness_of_launches, sameness_of_trials
+from harness.units import format_tokens
 
 _A_OF_BLOCK = (0, 3)  # A B B A
+_MOST_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ def question_of(plan: Plan, asked: PlannedComparison, loads: Sequence[LoadPoint]
     """Return what a run of ``ab`` asks."""
     return Question(
         loads=loads,
-        weights=plan.weights,
+        weights=weights_over(plan.weights, loads),
         objective=asked.objective,
         margin_ratio=plan.margin_ratio,
         limits=asked.limits,
@@ -106,11 +108,14 @@ def comparison_of(stored: Stored, book: NoiseBook) -> Comparison | None:
     asked = plan.comparison
     base, candidate = arms_of(stored, asked)
     question = question_of(plan, asked, common_loads(base, candidate))
-    looks = _looks(base, candidate, question, book)
+    looks = _looks(base, candidate, question, book) if asked.sequential else ()
+    doubts = comparison_doubts(base, candidate, question, book, order=launch_order(stored.run.launches))
+    missing = missing_loads(base, candidate, asked_loads(plan, asked))
     beside = Beside(
         factors=asked.factors,
         vetoes=failed_checks(stored.run, asked.candidate_id),
-        doubts=comparison_doubts(base, candidate, question, book, order=launch_order(stored.run.launches)),
+        gaps=gaps(base, candidate, missing),
+        doubts=(*incomplete(missing, plan.weights), *doubts),
         cell_doubts=doubts_by_load(stored.cells, (asked.base_id, asked.candidate_id)),
         same=asked.same,
         sameness=sameness_of(stored.run, base, candidate),
@@ -143,6 +148,72 @@ def common_loads(base: Side, candidate: Side) -> tuple[LoadPoint, ...]:
     return tuple(load for load_id, load in loads.items() if load_id in there)
 
 
+def asked_loads(plan: Plan, asked: PlannedComparison) -> tuple[LoadPoint, ...]:
+    """Return the loads that a plan has for both arms; () where they are known only once a launch replays them."""
+    planned = [
+        {
+            trial.load.load_id: trial.load
+            for launch in plan.launches
+            if launch.configuration.configuration_id == wanted
+            for trial in launch.trials
+        }
+        for wanted in (asked.base_id, asked.candidate_id)
+    ]
+    return tuple(load for load_id, load in planned[0].items() if load_id in planned[1])
+
+
+def weights_over(weights: Mapping[str, float], loads: Iterable[LoadPoint]) -> dict[str, float]:
+    """Return the weights of some loads, 1 in all; all 0 where none of them has any."""
+    kept = {load.load_id: weights.get(load.load_id, 0.0) for load in loads} if weights else {}
+    total = sum(kept.values())
+    return {load_id: weight / total for load_id, weight in kept.items()} if total else kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingLoad:
+    """A load that is asked of both arms, and of which not both have a trial that counts."""
+
+    load: LoadPoint
+    base: bool  # has one
+    candidate: bool
+
+
+def missing_loads(base: Side, candidate: Side, asked: Iterable[LoadPoint]) -> tuple[MissingLoad, ...]:
+    """Return the loads that cannot be compared."""
+    there = [{load_id for _, load_id in side.trials} for side in (base, candidate)]
+    found = [
+        MissingLoad(load=load, base=load.load_id in there[0], candidate=load.load_id in there[1]) for load in asked
+    ]
+    return tuple(one for one in found if not (one.base and one.candidate))
+
+
+def gaps(base: Side, candidate: Side, missing: Sequence[MissingLoad]) -> tuple[str, ...]:
+    """Return why a candidate that was measured at all is not better: it lacks what the base can do."""
+    lacking = [one for one in missing if one.base and not one.candidate]
+    if not lacking or not candidate.trials:
+        return ()
+    words = "1 load" if len(lacking) == 1 else f"{len(lacking)} loads"
+    return (f"it has no valid trial of {words} that {base.arm.name} has",)
+
+
+def incomplete(missing: Sequence[MissingLoad], weights: Mapping[str, float]) -> tuple[Doubt, ...]:
+    """Return the doubt that the verdict is about a part of the workload only."""
+    if not missing:
+        return ()
+    share = sum(weights.get(one.load.load_id, 0.0) for one in missing)
+    part = f", {share:.0%} of the workload," if weights else ""
+    listed = "; ".join(_load_words(one.load) for one in missing[:_MOST_LISTED])
+    more = f" and {len(missing) - _MOST_LISTED} more" if len(missing) > _MOST_LISTED else ""
+    evidence = f"not both arms have a valid trial of {listed}{more}{part} so the verdict is about the rest"
+    remedy = "Carry on with the run once what failed is dealt with, or take it out of the sweep."
+    return (doubt("workload_incomplete", evidence, remedy),)
+
+
+def _load_words(load: LoadPoint) -> str:
+    streams = "1 stream" if load.concurrency == 1 else f"{load.concurrency} streams"
+    return f"{load.workload_class} · {load.cache} · {format_tokens(load.context_tokens)} tokens · {streams}"
+
+
 def doubts_by_load(cells: Iterable[CellSummary], configuration_ids: Sequence[str]) -> Mapping[str, tuple[Doubt, ...]]:
     """Return what speaks against the cells of either arm, each doubt once."""
     found: dict[str, dict[Doubt, None]] = {}
@@ -164,13 +235,13 @@ def comparison_doubts(
     found = (
         _assumed_noise(question, book),
         _not_alternating(base, candidate, order),
-        _one_launch(base, candidate),
+        _one_launch(complete(base, question), complete(candidate, question)),
     )
     return tuple(one for one in found if one is not None)
 
 
 def _assumed_noise(question: Question, book: NoiseBook) -> Doubt | None:
-    if book.of_total(question.objective) is not None:
+    if book.of_total(question.objective, question.shares) is not None:
         return None
     return doubt(
         "noise_assumed",
@@ -194,7 +265,8 @@ def _one_launch(base: Side, candidate: Side) -> Doubt | None:
         return None
     return doubt(
         "one_launch_an_arm",
-        "one boot can be 1.5 times as slow as the next: the interval allows for that",
+        "of one arm only one launch is complete, and a boot can be 1.5 times as slow as the next: the interval allows "
+        "for that",
         "Launch each arm at least twice.",
     )
 

@@ -21,7 +21,7 @@ from harness.records.verdict import (
     Part,
     Verdict,
 )
-from harness.stats.effect import Basis, Combine, effect_of, weighted_effect
+from harness.stats.effect import Basis, Combine, effect_of, is_spread_known, weighted_effect
 from harness.stats.limits import broken_limits
 from harness.stats.noise import NoiseBook, assumed_floor
 from harness.stats.paired import SECONDS, Measured, Pair, geometric_mean, is_higher_better, paired
@@ -38,6 +38,7 @@ PARTS = (
     "worst_stream_tokens_per_s",
     "prefill_tokens_per_s",
 )
+_ONE_FIGURE = "one figure of each arm: nothing says how far it varies"
 _FREE_OF_LAUNCH_NOISE = ("delivered_per_step", "acceptance_length", "acceptance_ratio")
 
 
@@ -79,6 +80,11 @@ class Question:
         return levels_of(launches, self.max_launches, step=BLOCK_LAUNCHES)
 
     @property
+    def shares(self) -> dict[LoadPoint, float]:
+        """The weight of each load."""
+        return {load: self.weight(load) for load in self.loads}
+
+    @property
     def combine(self) -> Combine:
         """How loads make a whole: seconds add up, rates are averaged by their logarithms."""
         return "sum" if self.objective == SECONDS else "mean"
@@ -89,7 +95,8 @@ class Beside:
     """What bears on a comparison besides its trials."""
 
     factors: tuple[str, ...] = ()
-    vetoes: tuple[str, ...] = ()
+    vetoes: tuple[str, ...] = ()  # of "better"
+    gaps: tuple[str, ...] = ()  # loads that only the base can serve: the candidate is no more than worse
     doubts: tuple[Doubt, ...] = ()
     cell_doubts: Mapping[str, tuple[Doubt, ...]] = field(default_factory=dict)  # by load id
     same: bool = False
@@ -111,8 +118,10 @@ def compare(base: Side, candidate: Side, question: Question, book: NoiseBook, be
     whole = _whole(base, candidate, question, book)
     effect = None if isinstance(whole, str) else whole
     broken = broken_limits(question.limits, question.loads, base.rows, candidate.rows)
-    vetoes = (*beside.vetoes, *(_breaks(one) for one in broken if one.arm == "candidate"))
+    vetoes = (*beside.gaps, *beside.vetoes, *(_breaks(one) for one in broken if one.arm == "candidate"))
     verdict: Verdict = "cannot tell" if effect is None else verdict_of(effect, question.margin_ratio)
+    if (vetoes and verdict == "better") or (beside.gaps and verdict == "no difference"):
+        verdict = "cannot tell"
     launches = min(len(base.arm.launch_ids), len(candidate.arm.launch_ids))
     return Comparison(
         base=base.arm,
@@ -120,7 +129,7 @@ def compare(base: Side, candidate: Side, question: Question, book: NoiseBook, be
         factors=beside.factors,
         objective=question.objective,
         margin_ratio=question.margin_ratio,
-        verdict="cannot tell" if verdict == "better" and vetoes else verdict,
+        verdict=verdict,
         effect=effect,
         null_reason=whole if isinstance(whole, str) else None,
         cells=_cells(base, candidate, question, book, beside),
@@ -150,9 +159,11 @@ def part_of(metric: str, load: LoadPoint, base: Side, candidate: Side, basis: Ba
     if isinstance(tables, str):
         return Part(metric=metric, effect=None, base=None, candidate=None, null_reason=tables)
     higher = is_higher_better(metric)
+    known = is_spread_known(tables.base, tables.candidate, basis)
     return Part(
         metric=metric,
-        effect=effect_of(tables.base, tables.candidate, basis),
+        effect=effect_of(tables.base, tables.candidate, basis) if known else None,
+        null_reason=None if known else _ONE_FIGURE,
         base=geometric_mean(tables.base, higher_is_better=higher),
         candidate=geometric_mean(tables.candidate, higher_is_better=higher),
     )
@@ -170,12 +181,14 @@ def complete(side: Side, question: Question) -> Side:
 
 
 def _whole(base: Side, candidate: Side, question: Question, book: NoiseBook) -> Effect | str:
-    return _weighted(question.objective, base, candidate, question, book.of_total(question.objective))
+    return _weighted(question.objective, base, candidate, question, book.of_total(question.objective, question.shares))
 
 
 def _weighted(metric: str, base: Side, candidate: Side, question: Question, floor: NoiseFloor | None) -> Effect | str:
     whole_base, whole_candidate = complete(base, question), complete(candidate, question)
     loads = [load for load in question.loads if question.weight(load)]
+    if not loads:
+        return "both arms have measured no load that has a weight"
     for side in (whole_base, whole_candidate):
         if not side.arm.launch_ids:
             return f"no launch of {side.arm.name} measured every cell of the workload"
@@ -186,16 +199,16 @@ def _weighted(metric: str, base: Side, candidate: Side, question: Question, floo
             return found
         tables.append(found)
     launches = min(len(whole_base.arm.launch_ids), len(whole_candidate.arm.launch_ids))
+    launch_noise = metric not in _FREE_OF_LAUNCH_NOISE
+    basis = Basis(floor=floor, levels=question.levels(launches), launch_noise=launch_noise)
+    if not any(is_spread_known(pair.base, pair.candidate, basis) for pair in tables):
+        return _ONE_FIGURE
     return weighted_effect(
         [pair.base for pair in tables],
         [pair.candidate for pair in tables],
         [question.weight(load) for load in loads],
         combine="sum" if metric == SECONDS else "mean",
-        basis=Basis(
-            floor=floor,
-            levels=question.levels(launches),
-            launch_noise=metric not in _FREE_OF_LAUNCH_NOISE,
-        ),
+        basis=basis,
     )
 
 
@@ -247,7 +260,7 @@ def _cell_visible(main: Part, question: Question) -> float | None:
 def _visible(launches: int, question: Question, book: NoiseBook) -> float | None:
     if launches < BLOCK_LAUNCHES:
         return None
-    floor = book.of_total(question.objective) or assumed_floor()
+    floor = book.of_total(question.objective, question.shares) or assumed_floor()
     level = question.levels(launches).interval
     return smallest_visible_ratio(launches, floor, margin_ratio=question.margin_ratio, level=level)
 

@@ -83,6 +83,12 @@ def effect_of(base: Table, candidate: Table, basis: Basis | None = None) -> Effe
     return effect_from(float(candidate.mean() - base.mean()), components, design)
 
 
+def is_spread_known(base: Table, candidate: Table, basis: Basis) -> bool:
+    """Return whether anything says how far an effect varies: prompts, repeated launches, or a floor."""
+    launches = max(len(base), len(candidate))
+    return basis.launch_noise or basis.floor is not None or launches > 1 or base.shape[1] > 1
+
+
 def weighted_effect(
     base: Sequence[Table],
     candidate: Sequence[Table],

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.records.cell import Configuration
+from harness.records.doubt import Doubt
 from harness.records.journal import RunData
+from harness.stats.kinds import doubt
 
 DifferenceKind = Literal["engine", "rig", "workload", "harness"]
 
@@ -34,6 +36,14 @@ def differences(
     if changed:
         found.append(Difference(kind="workload", words=f"other prompts in {changed} of the loads in common"))
     return tuple(found)
+
+
+def unlike_doubts(unlike: tuple[Difference, ...]) -> tuple[Doubt, ...]:
+    """Return the doubt that stays on the page of a comparison of unlike runs; () where they are alike."""
+    if not unlike:
+        return ()
+    evidence = "; ".join(one.words for one in unlike)
+    return (doubt("fingerprints_differ", evidence, "Measure both with one rig, engine and workload: harness ab."),)
 
 
 def with_own_launches(run: RunData) -> RunData:

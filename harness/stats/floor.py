@@ -43,6 +43,7 @@ def measured_noise(stored: Stored) -> StoredNoise | None:
         total_sigma_ratio=total[0],
         total_degrees=total[1],
         cells=_cells(side, question),
+        weights={load.load_id: question.weight(load) for load in question.loads},
     )
 
 

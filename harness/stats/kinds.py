@@ -66,6 +66,7 @@ KINDS: dict[str, DoubtKind] = {
     "noise_assumed": _doubtful("nobody measured how far launches of this rig lie apart"),
     "not_alternating": _doubtful("the launches of the arms did not alternate"),
     "one_launch_an_arm": _doubtful("an arm was launched once, and a boot can be slow"),
+    "workload_incomplete": _doubtful("loads of a comparison have no valid trial in one arm, or in both"),
     "fingerprints_differ": _doubtful("the two sides differ in more than what is compared"),
     "kv_tokens_differ": _doubtful("launches of one configuration had unlike amounts of KV cache"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.records.cell import LoadPoint
@@ -23,10 +23,15 @@ class NoiseBook:
 
     entries: tuple[StoredNoise, ...] = ()
 
-    def of_total(self, objective: str) -> NoiseFloor | None:
-        """Return the floor of a weighted workload; None: nothing is stored."""
-        known = [entry for entry in self.entries if entry.objective == objective]
-        return _pooled([(entry.total_sigma_ratio, entry.total_degrees, entry.at) for entry in known])
+    def of_total(self, objective: str, weights: Mapping[LoadPoint, float]) -> NoiseFloor | None:
+        """Return the floor of a weighted workload; None: nothing is stored that covers it.
+
+        Args:
+            objective: what the workload is judged by.
+            weights: of its loads, 1 in all.
+        """
+        known = [_of_workload(entry, objective, weights) for entry in self.entries]
+        return _pooled([one for one in known if one is not None])
 
     def of_cell(self, load: LoadPoint, metric: str) -> NoiseFloor | None:
         """Return the floor of a load: of its context length and concurrency, whatever the text; None: not stored."""
@@ -41,6 +46,31 @@ def usable_noise(
     fits = [entry for entry in stored if entry.measuring_version == measuring_version]
     version = engine_version if engine_version is not None else (fits[-1].engine_version if fits else None)
     return tuple(entry for entry in fits if entry.engine_version == version)
+
+
+def _of_workload(
+    entry: StoredNoise, objective: str, weights: Mapping[LoadPoint, float]
+) -> tuple[float, float, str] | None:
+    """Sigma, degrees and date of a workload, as one entry tells them.
+
+    Of the very workload that was measured, its total. Of another one a bound: the standard deviation of a weighted mean
+    is at most the weighted mean of the standard deviations, which is what launches that are slow throughout make it.
+    """
+    if entry.objective == objective and _is_same_workload(entry, weights):
+        return entry.total_sigma_ratio, entry.total_degrees, entry.at
+    counted = {load: weight for load, weight in weights.items() if weight}
+    shapes = {load: _of_shape(entry, load, objective) for load in counted}
+    known = {load: shape for load, shape in shapes.items() if shape is not None}
+    if not counted or len(known) < len(counted):
+        return None
+    sigma = sum(counted[load] * shape.between_sigma_ratio for load, shape in known.items()) / sum(counted.values())
+    return sigma, min(shape.degrees for shape in known.values()), entry.at
+
+
+def _is_same_workload(entry: StoredNoise, weights: Mapping[LoadPoint, float]) -> bool:
+    asked = {load.load_id: weight for load, weight in weights.items() if weight}
+    stored = {load_id: weight for load_id, weight in entry.weights.items() if weight}
+    return asked.keys() == stored.keys() and all(math.isclose(asked[one], stored[one]) for one in asked)
 
 
 def _of_shape(entry: StoredNoise, load: LoadPoint, metric: str) -> CellNoise | None:

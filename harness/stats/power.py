@@ -23,6 +23,8 @@ def smallest_visible_ratio(
     reach the margin.
     """
     se = floor.sigma_ratio * math.sqrt(2 / launches)
+    if se == 0:
+        return margin_ratio  # launches that never differ show everything that matters
     degrees = floor.degrees + 2 * (launches - 1)
     critical = max(float(stats.t.isf(level / 2, degrees)), math.log1p(margin_ratio) / se)
 
@@ -35,6 +37,8 @@ def smallest_visible_ratio(
 def equivalence_power(launches: int, floor: NoiseFloor, *, margin_ratio: float, level: float = 0.10) -> float:
     """Return how often two arms that are the same are called so."""
     se = floor.sigma_ratio * math.sqrt(2 / launches)
+    if se == 0:
+        return 1.0
     degrees = floor.degrees + 2 * (launches - 1)
     room = math.log1p(margin_ratio) / se - float(stats.t.isf(level / 2, degrees))
     return max(0.0, 2 * float(stats.norm.cdf(room)) - 1)
