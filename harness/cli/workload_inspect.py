@@ -13,6 +13,7 @@ import click
 from harness.cli.streams import shown_if_possible, write_document
 from harness.recipe.find import find_recipe
 from harness.recipe.load import load_recipe
+from harness.recipe.schema import Recipe
 from harness.report.workload_page import render_workload
 from harness.report.workload_view import Speed, terminal_text, workload_sections
 from harness.store.files import write_whole
@@ -27,7 +28,7 @@ format_option = click.option(
 @click.command("inspect")
 @trace_argument
 @format_option
-@click.option("--recipe", metavar="NAME", help="Say how long this engine would take to replay it.")
+@click.option("--recipe", metavar="NAME", help="Say how long this engine takes to replay it, and what is too long.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 @click.option(
     "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write it as a page to this file."
@@ -37,8 +38,10 @@ def inspect_command(trace: Path, format_name: str, recipe: str | None, as_json: 
 
     No text of the trace is shown. Lengths are as recorded, else estimated.
     """
-    speed = _speed(recipe) if recipe else None
-    found = inspect_trace(trace, format_name=format_name, on_entry=_progress())
+    loaded = load_recipe(find_recipe(recipe)).recipe if recipe else None
+    most_tokens = _most_tokens(loaded) if loaded else None
+    found = inspect_trace(trace, format_name=format_name, most_tokens=most_tokens, on_entry=_progress())
+    speed = _speed(loaded) if loaded else None
     sections = workload_sections(found, speed)
     if page is not None:
         write_whole(page, render_workload(f"Workload {found.file}", sections).encode())
@@ -61,8 +64,13 @@ def _progress() -> Callable[[int], None] | None:
     return show
 
 
-def _speed(name: str) -> Speed:
-    recipe = load_recipe(find_recipe(name)).recipe
+def _most_tokens(recipe: Recipe) -> int | None:
+    """Of prompt and answer, by the recipe's own default: a sweep may name another."""
+    most = recipe.launch_defaults.get("max_model_len")
+    return most if isinstance(most, int) else None
+
+
+def _speed(recipe: Recipe) -> Speed:
     return Speed(
         engine=recipe.recipe,
         prefill_tokens_per_s=recipe.measuring.prefill_tokens_per_s,

@@ -56,7 +56,7 @@ def workload_sections(found: Inspection, speed: Speed | None = None) -> tuple[Se
         ),
         _classes(found),
         Section(title="Replaying it", lines=_cost(found, speed)),
-        *([_unreplayable(found)] if found.unreplayable or found.out_of_order else []),
+        *([_unreplayable(found)] if found.unreplayable or found.out_of_order or found.too_long else []),
     )
 
 
@@ -156,6 +156,9 @@ def _unreplayable(found: Inspection) -> Section:
     if found.out_of_order:
         where = _places(found.out_of_order_lines, found.out_of_order)
         lines.append(f"{found.out_of_order} × sent before the entry above it ({where}): replayed in the order of time")
+    if found.too_long and found.most_tokens is not None:
+        where, limit = _places(found.too_long_lines, found.too_long), format_tokens(found.most_tokens)
+        lines.append(f"{found.too_long} × longer than the {limit} tokens that the model takes ({where}): left out")
     return Section(title="Not replayable, or not as it stands", lines=tuple(lines))
 
 

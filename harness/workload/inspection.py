@@ -76,6 +76,9 @@ class Inspection:
     timed: int  # entries that say when they were sent
     out_of_order: int  # of them, earlier than the one before
     out_of_order_lines: tuple[int, ...]
+    most_tokens: int | None  # that a model takes, prompt and answer together; None: nobody said
+    too_long: int  # entries that it does not take
+    too_long_lines: tuple[int, ...]
     span_s: float | None
     models: dict[str, int]
 
@@ -90,19 +93,26 @@ class Inspection:
         return sum(share.output_tokens for share in self.shares)
 
 
-def inspect_trace(path: Path, *, format_name: str = AUTO, on_entry: Callable[[int], None] | None = None) -> Inspection:
+def inspect_trace(
+    path: Path,
+    *,
+    format_name: str = AUTO,
+    most_tokens: int | None = None,
+    on_entry: Callable[[int], None] | None = None,
+) -> Inspection:
     """Return what a trace holds.
 
     Args:
         path: of the file.
         format_name: of the trace, or auto.
+        most_tokens: that the model takes, prompt and answer together; None: not known.
         on_entry: told the number of entries now and then, for progress.
 
     Raises:
         InputError: the file cannot be read, or its format is not known.
     """
     chosen = format_of(path, format_name=format_name)
-    counting = _Counting()
+    counting = _Counting(most_tokens)
     for number, each in enumerate(read_trace(path, format_name=chosen.name), start=1):
         if isinstance(each, Skipped):
             counting.skip(each)
@@ -114,7 +124,10 @@ def inspect_trace(path: Path, *, format_name: str = AUTO, on_entry: Callable[[in
 
 
 class _Counting:
-    def __init__(self) -> None:
+    def __init__(self, most_tokens: int | None = None) -> None:
+        self._most_tokens = most_tokens
+        self._too_long: list[int] = []
+        self._too_long_count = 0
         self._reasons: Counter[str] = Counter()
         self._lines: dict[str, list[int]] = {}
         self._by_text: Counter[str] = Counter()
@@ -155,6 +168,10 @@ class _Counting:
         share[2] += output
         self._take_session(entry)
         self._take_time(entry)
+        if self._most_tokens is not None and prompt + output > self._most_tokens:
+            self._too_long_count += 1
+            if len(self._too_long) < _NAMED_LINES:
+                self._too_long.append(entry.line)
 
     def _take_session(self, entry: Entry) -> None:
         name = self._conversations.name(entry)
@@ -207,6 +224,9 @@ class _Counting:
             timed=self._timed,
             out_of_order=self._disordered,
             out_of_order_lines=tuple(self._disorder),
+            most_tokens=self._most_tokens,
+            too_long=self._too_long_count,
+            too_long_lines=tuple(self._too_long),
             span_s=None if self._first_s is None or self._last_s is None else self._last_s - self._first_s,
             models=dict(self._models.most_common(10)),
         )

@@ -41,6 +41,18 @@ def test_inspect_draws_and_writes_json_and_a_page(tmp_path: Path) -> None:
         assert "ferry" not in output
 
 
+def test_inspect_names_what_is_longer_than_the_model_takes(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    lines = [{"timestamp": 0, "input_length": length, "output_length": 100} for length in (500, 8100, 8000, 9000)]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    shown = harness("inspect", trace, "--recipe", "vllm-cpu-tiny")
+    document = json.loads(harness("inspect", trace, "--recipe", "vllm-cpu-tiny", "--json").stdout)
+
+    assert "2 × longer than the 8K tokens that the model takes (lines 2, 4): left out" in shown.stderr
+    assert (document["most_tokens"], document["too_long"], document["too_long_lines"]) == (8192, 2, [2, 4])
+
+
 def test_convert_writes_what_only_its_owner_may_read(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
 

@@ -58,6 +58,8 @@ class Entry:
     model: str | None = None
     blocks: tuple[int, ...] = ()  # of a trace of lengths: equal ones at the head are a shared prefix
     workload_class: str | None = None  # where the trace says so
+    # The body in JSON as the trace has it, where it stands there whole: written again without being made again.
+    body_json: str | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raises ValueError for an entry with neither text nor length."""

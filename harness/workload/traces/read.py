@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -65,11 +66,13 @@ def _chosen(first: list[dict[str, object]], format_name: str, path: Path) -> Tra
 
 
 def _entries(chosen: TraceFormat, numbered: Numbered) -> Iterator[Entry | Skipped]:
-    line, record = numbered
+    line, record, text = numbered
     if not chosen.fits(record):
         yield Skipped(line=line, reason=Reason.OTHER_FORMAT)
         return
     try:
-        yield from chosen.read(record, line)
+        for entry in chosen.read(record, line):
+            is_all = text is not None and isinstance(entry, Entry) and entry.body == record
+            yield replace(entry, body_json=text) if is_all and isinstance(entry, Entry) else entry
     except NotReplayableError as refused:
         yield Skipped(line=line, reason=refused.reason)

@@ -21,6 +21,7 @@ class Numbered(NamedTuple):
 
     line: int
     record: Record
+    text: str | None = None  # of the line that is all of it
 
 
 class _NotFiniteError(ValueError):
@@ -46,24 +47,24 @@ def _on_lines(stream: io.BufferedReader[Any], wanted: Container[int] | None) -> 
         if wanted is not None and line.number not in wanted:
             continue
         try:
-            parsed = None if line.reason else _parsed(line.content)
+            text = line.content.decode("utf-8")
+            parsed = None if line.reason else _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             yield Skipped(line=line.number, reason=_reason(error, line))
             continue
         if line.reason:
             yield Skipped(line=line.number, reason=line.reason)
         elif isinstance(parsed, dict):
-            yield Numbered(line.number, parsed)
+            yield Numbered(line.number, parsed, text)
         else:
             yield Skipped(line=line.number, reason=Reason.NO_OBJECT)
 
 
-def _parsed(content: bytes) -> Any:
-    return json.loads(content.decode("utf-8"), parse_constant=_refuse)
-
-
 def _refuse(constant: str) -> NoReturn:
     raise _NotFiniteError(constant)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _reason(error: Exception, line: Line) -> Reason:

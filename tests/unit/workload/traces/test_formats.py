@@ -214,6 +214,34 @@ def test_what_is_written_in_our_format_reads_the_same(name: str, tmp_path: Path)
     ]
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"temperature": 1e-3, "nothing": None, "text": 'ä "\u2028\x1f'},
+        {"timestamp": 12, "session_id": "s"},  # beside the body: not written as part of it
+        {"messages": [{"role": "user", "content": "Hm?"}, {"role": "assistant", "content": "Hm."}]},
+    ],
+)
+@pytest.mark.parametrize("spaces", [(",", ":"), (" , ", " : ")])
+def test_a_line_that_is_a_body_is_written_as_it_stands(
+    more: dict[str, object], spaces: tuple[str, str], tmp_path: Path
+) -> None:
+    body = {"messages": [{"role": "user", "content": "Hm?"}], "max_tokens": 3} | more
+    trace, copy = tmp_path / "trace.jsonl", tmp_path / "copy.jsonl"
+    line = json.dumps(body, separators=spaces, ensure_ascii=False)
+    trace.write_text(line + "\n", encoding="utf-8")
+    (entry,) = (each for each in read_trace(trace) if isinstance(each, Entry))
+
+    copy.write_bytes(written(entry, session="c0") + b"\n")
+
+    (again,) = (each for each in read_trace(copy) if isinstance(each, Entry))
+    assert again.body == entry.body == json.loads(copy.read_text(encoding="utf-8"))["body"]
+    assert (again.session, again.at_s, again.answer_bytes) == ("c0", entry.at_s, entry.answer_bytes)
+    stands_whole = not {"timestamp", "messages"} & set(more)
+    assert (line in copy.read_text(encoding="utf-8")) == stands_whole
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
 @pytest.mark.parametrize("suffix", ["", ".bin"])
 def test_compression_is_told_by_content(pack: object, suffix: str, tmp_path: Path) -> None:
