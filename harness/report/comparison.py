@@ -24,6 +24,7 @@ from harness.report.comparison_words import (
     noise_words,
     price_words,
     result_words,
+    spread_words,
     visible_words,
 )
 from harness.report.facts import RunFacts
@@ -62,6 +63,7 @@ def named(comparison: Comparison, labels: Labels) -> Comparison:
 def comparison_headline(comparison: Comparison, facts: RunFacts) -> Headline:
     """Return the verdict as the first thing that a report says."""
     lines = [
+        spread_words(comparison, facts.noise),
         explained(comparison),
         *price_words(comparison),
         _cells_words(comparison),

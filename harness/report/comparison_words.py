@@ -8,6 +8,7 @@ from harness.records.noise import StoredNoise
 from harness.records.verdict import Comparison, Effect, Part
 from harness.report.labels import counted
 from harness.stats.effect import ASSUMED_SIGMA_RATIO
+from harness.stats.floor import sigma_interval
 from harness.units import MISSING, format_ratio
 
 _NOTICEABLE_LOG = math.log(1.01)  # a part that moved by less explains nothing
@@ -63,6 +64,14 @@ def _same_words(comparison: Comparison, noise: StoredNoise | None) -> str:
         f"Launches of {comparison.base.name.removesuffix(' (A)')} differ by {format_ratio(noise.total_sigma_ratio)} "
         f"(standard deviation over {noise.launches} of them): that is the noise floor of this rig."
     )
+
+
+def spread_words(comparison: Comparison, noise: StoredNoise | None) -> str:
+    """Return how well an A/A knows what it found."""
+    if noise is None or not comparison.same:
+        return ""
+    low, high = sigma_interval(noise)
+    return f"The true figure lies between {format_ratio(low)} and {format_ratio(high)} (95 %): more launches narrow it."
 
 
 def explained(comparison: Comparison) -> str:

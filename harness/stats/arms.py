@@ -232,6 +232,8 @@ def comparison_doubts(
     base: Side, candidate: Side, question: Question, book: NoiseBook, *, order: Sequence[str]
 ) -> tuple[Doubt, ...]:
     """Return what speaks against a comparison as a whole."""
+    if base.arm.configuration == candidate.arm.configuration:
+        return ()  # an A/A: it measures what these doubts are about
     found = (
         _assumed_noise(question, book),
         _not_alternating(base, candidate, order),

@@ -118,7 +118,8 @@ def compare(base: Side, candidate: Side, question: Question, book: NoiseBook, be
     whole = _whole(base, candidate, question, book)
     effect = None if isinstance(whole, str) else whole
     broken = broken_limits(question.limits, question.loads, base.rows, candidate.rows)
-    vetoes = (*beside.gaps, *beside.vetoes, *(_breaks(one) for one in broken if one.arm == "candidate"))
+    limits = dict.fromkeys(_breaks(one) for one in broken if one.arm == "candidate")  # once for all its cells
+    vetoes = (*beside.gaps, *beside.vetoes, *limits)
     verdict: Verdict = "cannot tell" if effect is None else verdict_of(effect, question.margin_ratio)
     if (vetoes and verdict == "better") or (beside.gaps and verdict == "no difference"):
         verdict = "cannot tell"

@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import stats
 
 from harness.records.noise import CellNoise, StoredNoise
 from harness.records.trial import MEASURING_VERSION
 from harness.stats.arms import Stored, Wanted, question_of, side_of
 from harness.stats.compare import PARTS, Question, Side, complete
 from harness.stats.effect import Table, combined_logs, within_sigma_ratio
+from harness.stats.noise import of_shape
 from harness.stats.paired import SECONDS, paired
 
 LEAST_LAUNCHES = 2
@@ -94,6 +96,14 @@ def _between(table: Table) -> float:
 
 
 def noise_rows(noise: StoredNoise, metric: str) -> Sequence[CellNoise]:
-    """Return the readings of one figure, by concurrency and context."""
-    rows = [cell for cell in noise.cells if cell.metric == metric]
+    """Return the readings of one figure, one of each kind of load, by concurrency and context."""
+    kinds = dict.fromkeys((cell.context_tokens, cell.concurrency) for cell in noise.cells if cell.metric == metric)
+    rows = [row for kind in kinds if (row := of_shape(noise, metric, *kind)) is not None]
     return sorted(rows, key=lambda cell: (cell.concurrency, cell.context_tokens))
+
+
+def sigma_interval(noise: StoredNoise) -> tuple[float, float]:
+    """Return the 95 % interval of the standard deviation between launches, over the whole workload (chi-square)."""
+    squares = noise.total_sigma_ratio**2 * noise.total_degrees
+    low, high = (squares / float(stats.chi2.ppf(share, noise.total_degrees)) for share in (0.975, 0.025))
+    return math.sqrt(low), math.sqrt(high)

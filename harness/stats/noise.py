@@ -35,7 +35,8 @@ class NoiseBook:
 
     def of_cell(self, load: LoadPoint, metric: str) -> NoiseFloor | None:
         """Return the floor of a load: of its context length and concurrency, whatever the text; None: not stored."""
-        found = [(_of_shape(entry, load, metric), entry.at) for entry in self.entries]
+        shape = (load.context_tokens, load.concurrency)
+        found = [(of_shape(entry, metric, *shape), entry.at) for entry in self.entries]
         return _pooled([(cell.between_sigma_ratio, cell.degrees, at) for cell, at in found if cell is not None])
 
 
@@ -59,7 +60,7 @@ def _of_workload(
     if entry.objective == objective and _is_same_workload(entry, weights):
         return entry.total_sigma_ratio, entry.total_degrees, entry.at
     counted = {load: weight for load, weight in weights.items() if weight}
-    shapes = {load: _of_shape(entry, load, objective) for load in counted}
+    shapes = {load: of_shape(entry, objective, load.context_tokens, load.concurrency) for load in counted}
     known = {load: shape for load, shape in shapes.items() if shape is not None}
     if not counted or len(known) < len(counted):
         return None
@@ -73,21 +74,21 @@ def _is_same_workload(entry: StoredNoise, weights: Mapping[LoadPoint, float]) ->
     return asked.keys() == stored.keys() and all(math.isclose(asked[one], stored[one]) for one in asked)
 
 
-def _of_shape(entry: StoredNoise, load: LoadPoint, metric: str) -> CellNoise | None:
-    """One reading of an entry: several texts of one shape share its launches, so they add no degrees of freedom."""
-    same = [
-        cell
-        for cell in entry.cells
-        if (cell.metric, cell.context_tokens, cell.concurrency) == (metric, load.context_tokens, load.concurrency)
-    ]
+def of_shape(entry: StoredNoise, metric: str, context_tokens: int, concurrency: int) -> CellNoise | None:
+    """Return one reading of a kind of load: several texts of it share its launches, so they add no degrees of freedom.
+
+    None: it has not been measured.
+    """
+    asked = (metric, context_tokens, concurrency)
+    same = [cell for cell in entry.cells if (cell.metric, cell.context_tokens, cell.concurrency) == asked]
     if not same:
         return None
     variance = sum(cell.between_sigma_ratio**2 for cell in same) / len(same)
     within = [cell.within_sigma_ratio for cell in same if cell.within_sigma_ratio is not None]
     return CellNoise(
         metric=metric,
-        context_tokens=load.context_tokens,
-        concurrency=load.concurrency,
+        context_tokens=context_tokens,
+        concurrency=concurrency,
         between_sigma_ratio=math.sqrt(variance),
         within_sigma_ratio=math.sqrt(sum(one**2 for one in within) / len(within)) if within else None,
         degrees=min(cell.degrees for cell in same),

@@ -45,9 +45,11 @@ def with_arms(sweep: Sweep, words: ArmWords) -> Sweep:
         where = sweep.source.where(("compare",))
         raise InputError(f"the comparison has no {missing}", where=where, hint=f"Name it. {_EXAMPLE}")
     source = sweep.source
-    if written is None:
+    if words.same:
+        candidate = base
+    if written is None or words.same:
         place = " ".join([*(f"--base {word}" for word in words.base), *(f"--candidate {w}" for w in words.candidate)])
-        arms = {BASE: base, CANDIDATE: base if candidate is None else candidate}
+        arms = {BASE: base, CANDIDATE: candidate}
         source = source.with_value(("compare",), arms, place or source.where(("incumbent",)))
     else:
         for name, said, raw in ((BASE, words.base, base), (CANDIDATE, words.candidate, candidate)):
@@ -83,7 +85,10 @@ def _is_inert(recipe: Recipe, name: str, *, beside: Configuration, value: Any) -
 
 def _read(option: str, words: Sequence[str]) -> Any:
     """One name, or a map of knobs; None: nothing is said."""
-    parts = [part for word in words for part in shlex.split(word)]
+    try:
+        parts = [part for word in words for part in shlex.split(word)]
+    except ValueError as error:
+        raise InputError(f"a quote is not closed: {' '.join(words)}", where=option, hint=_EXAMPLE) from error
     if not parts:
         return None
     if len(parts) == 1 and "=" not in parts[0]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.records.cell import CellGroup, Configuration, LoadPoint, OutputLength
-from harness.records.plan import Plan
+from harness.records.plan import Plan, PlannedComparison
 from harness.run.cost import EngineCost, Expected, Fills, ModelledCost, predict_trial
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
 from harness.simulator.engine import EngineSettings
@@ -72,6 +72,30 @@ def test_the_order_depends_on_the_seed_and_on_nothing_else() -> None:
     assert orders[1] == [launch.configuration.num_speculative_tokens for launch in again.launches]
     assert len({tuple(order) for order in orders.values()}) == 3
     assert orders[1][:8] != orders[1][8:], "each round has an order of its own"
+
+
+def order_of(plan: Plan) -> str:
+    """Its launches as letters, the first one A."""
+    first = plan.launches[0].configuration
+    return "".join("A" if launch.configuration == first else "B" for launch in plan.launches)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_launches_of_two_arms_alternate(seed: int) -> None:
+    two = request(depths=(0, 4), rounds=6)
+    ids = [group.configuration.configuration_id for group in two.groups]
+    compared = PlannedComparison(
+        base_id=ids[0],
+        candidate_id=ids[1],
+        base_name="none",
+        candidate_name="four",
+        factors=("num_speculative_tokens",),
+        max_launches=6,
+        sequential=True,
+        objective="seconds",
+    )
+    base = Plan(sweep="s", recipe="r", seed=seed, launches=(), comparison=compared)
+    assert order_of(make_plan(replace(two, base=base))) == "ABBABAABABBA"[:8] + "ABBA"
 
 
 def test_short_contexts_come_first_in_every_launch() -> None:
