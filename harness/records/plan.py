@@ -92,7 +92,7 @@ class Plan:
     notes: tuple[str, ...] = ()  # what is parsed now and used by another command, and other advice
     drafts_per_cell: int = 400
     margin_ratio: float = 0.03
-    canary_limit_ratio: float = 0.03  # the recipe's: a boot that is slower by more is measured again
+    canary_limit_ratio: float = 0.03  # the recipe's: a canary that moved more within a launch is a doubt
     incumbent_id: str | None = None  # configuration id that gains are measured against
     control_ids: tuple[str, ...] = ()  # configuration ids of controls: measured, and never recommended
     weights: dict[str, float] = field(default_factory=dict)  # by load id, 1 in all; empty: every cell counts the same

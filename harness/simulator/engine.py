@@ -96,6 +96,7 @@ class EngineLoop:
         self._log = log
         self._born_s = 0.0
         self._busy_s = 0.0
+        self.counted_since_s = 0.0  # since ready
         self.decoded = Decoded()
         self._factor = launch_factor(scenario.noise, seed=scenario.seed, launch_key=launch_key)
         self._steps = generator(scenario.seed, launch_key, "steps")
@@ -139,8 +140,19 @@ class EngineLoop:
 
     def submit(self, order: Order, now_s: float, deliver: Deliver) -> Job:
         """Take a request. ``deliver`` gets its batches from within ``advance``, the last one with a finish reason."""
-        fate = fate_of(order, self.scenario, self.speculation, launch_key=self._launch_key)
-        job = new_job(order, fate, deliver, now_s=now_s, first_token_s=self.scenario.truth.cost.first_token_s)
+        scenario = self.scenario
+        if scenario.faults.ignores_length:
+            order = replace(order, min_tokens=0, ignore_eos=False)
+        fate = fate_of(order, scenario, self.speculation, launch_key=self._launch_key)
+        job = new_job(order, fate, deliver, now_s=now_s, first_token_s=scenario.truth.cost.first_token_s)
+        job.prompt_tokens += scenario.faults.template_tokens
+        job.cut_after = fault.cut_after_tokens(
+            scenario.faults,
+            seed=scenario.seed,
+            launch_key=self._launch_key,
+            request_key=f"{order.key} {order.seed}",
+            tokens=fate.output_tokens,
+        )
         self._prompts.append(job)
         return job
 
@@ -230,7 +242,9 @@ class EngineLoop:
         job.looked_at = self._cache_state
         block = self.settings.block_tokens
         foisted = fault.cached_tokens(self.scenario.faults, job.prompt_tokens - 1) // block * block
-        job.cached = max(self._cache.look_up(job.order.prompt, salt=job.order.salt), foisted)
+        found = self._cache.look_up(job.order.prompt, salt=job.order.salt)
+        found = int(found * (1 - self.scenario.faults.prefix_evicted_ratio)) // block * block
+        job.cached = max(found, foisted)
 
     def _seconds(self, load: StepLoad, begin_s: float) -> float:
         scenario = self.scenario
@@ -261,6 +275,7 @@ class EngineLoop:
     def _end(self, step: _Step, now_s: float) -> None:
         self._step = None
         self._busy_s += step.seconds
+        self._reset_counters()
         dies_after_s = self.scenario.faults.engine_dies_after_s
         if dies_after_s is not None and self._busy_s >= dies_after_s:
             self.die(now_s)
@@ -276,6 +291,13 @@ class EngineLoop:
         if tokens:  # a step in the middle of a prompt brings nothing, and no engine counts it
             self.counters.iteration_tokens.observe(tokens)
         self._decoding = [job for job in self._decoding if not job.finished]
+
+    def _reset_counters(self) -> None:
+        after_s = self.scenario.faults.counters_reset_after_s
+        if after_s is not None and self.counted_since_s == 0 and self._busy_s >= after_s:
+            self.counted_since_s = self._busy_s
+            self.counters = Counters(self.k)
+            self._seen = LaggingCounters(self.counters, lag_s=self.scenario.faults.counter_lag_s)
 
     def _decoded(self, job: Job, outcome: StepOutcome, now_s: float) -> int:
         self.counters.count_draft(outcome.drafted, outcome.accepted)
@@ -309,7 +331,9 @@ class EngineLoop:
         if job.made >= output_tokens:
             reason = "length" if output_tokens == job.order.max_tokens else "stop"
             self._finish(job, reason, now_s)
-        job.deliver(Batch(now_s, tokens, reason))
+        cut = reason is None and job.cut_after is not None and job.made >= job.cut_after
+        job.finished = job.finished or cut
+        job.deliver(Batch(now_s, tokens, reason, cut=cut))
         return tokens
 
     def _finish(self, job: Job, reason: str, now_s: float) -> None:

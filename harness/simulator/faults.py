@@ -54,6 +54,11 @@ class Faults:
     throttling: Throttling | None = None
     foreign_traffic: ForeignTraffic | None = None
     prefix_hit_ratio: float = 0.0  # of a prompt's tokens, in cells that should be cold
+    prefix_evicted_ratio: float = 0.0  # of the tokens that should be in the prefix cache
+    template_tokens: int = 0  # that the chat template puts into a prompt, and the tokenizer's endpoint does not count
+    ignores_length: bool = False  # answers end where they like, whatever was asked for
+    cut_share: float = 0.0  # of requests whose stream ends in the middle, without a word
+    counters_reset_after_s: float | None = None  # of engine time with work to do: they begin at 0 again
     counter_lag_s: float = 0.0  # counters show what was true so long ago
     stale_k: int | None = None  # the worker kept an old container: this k is live, whatever was asked for
     engine_dies_after_s: float | None = None  # of engine time with work to do
@@ -92,6 +97,12 @@ def loops(faults: Faults, *, seed: int, launch_key: str, request_key: str) -> bo
 def says_other_text(faults: Faults, *, k: int, seed: int, request_key: str) -> bool:
     """Return whether drafts change what a request is answered."""
     return k > 0 and _hits(faults.other_text_share, seed, "other text", request_key)
+
+
+def cut_after_tokens(faults: Faults, *, seed: int, launch_key: str, request_key: str, tokens: int) -> int | None:
+    """Return after how many tokens of an answer of ``tokens`` its stream ends; None where it ends as it should."""
+    hit = _hits(faults.cut_share, seed, launch_key, f"cut {request_key}")
+    return max(1, tokens // 2) if hit else None
 
 
 def live_k(faults: Faults, asked_k: int) -> int:

@@ -151,7 +151,7 @@ class Front:
         settings = self._engine.settings
         facts = Facts(
             model=self._settings.model,
-            started_at=self._settings.started_at,
+            started_at=self._settings.started_at + self._engine.counted_since_s,
             speculates=self._engine.k > 0,
             kv_cache_tokens=self._engine.scenario.truth.kv_cache_tokens,
             block_tokens=settings.block_tokens,

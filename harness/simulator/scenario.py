@@ -112,6 +112,11 @@ class _FaultsFile(FileModel):
     throttling: _ThrottlingFile | None = None
     foreign_traffic: _ForeignTrafficFile | None = None
     prefix_hit_ratio: _Share = 0.0
+    prefix_evicted_ratio: _Share = 0.0
+    template_tokens: _Count = 0
+    ignores_length: bool = False
+    cut_share: _Share = 0.0
+    counters_reset_after_s: _NotNegative | None = None
     counter_lag_s: _NotNegative = 0.0
     stale_k: _Count | None = None
     engine_dies_after_s: _NotNegative | None = None

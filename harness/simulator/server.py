@@ -149,7 +149,7 @@ class _Connection(asyncio.Protocol):
             self._head(200, [("content-type", EVENTS), ("vary", "Origin")])
 
     def _deliver(self, batch: Batch) -> None:
-        reply, last = self._reply, batch.error or batch.finish_reason is not None
+        reply, last = self._reply, batch.error or batch.cut or batch.finish_reason is not None
         if reply is None:
             return
         if last:
@@ -159,7 +159,7 @@ class _Connection(asyncio.Protocol):
             self._write(self._http.send(h11.Data(data=reply.events(batch))))
             if last:
                 self._end()
-        elif batch.error:
+        elif batch.error or batch.cut:
             body = compact(error_tree(ENGINE_DEAD, kind="InternalServerError", param=None, code=500))
             self._send(500, _json_headers(body), body)
         elif batch.finish_reason is not None:

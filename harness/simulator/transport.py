@@ -173,9 +173,9 @@ class _Conversation:
         self._last_s = self._loop.time()
         if self._stream:
             self._reads.append((self._last_s, batch))
-            if batch.error or batch.finish_reason is not None:
+            if batch.error or batch.cut or batch.finish_reason is not None:
                 self._settle("complete")
-        elif batch.error:
+        elif batch.error or batch.cut:
             self._whole(500, compact(error_tree(ENGINE_DEAD, kind="InternalServerError", param=None, code=500)))
         elif batch.finish_reason is not None and self._reply is not None:
             self._whole(200, self._reply.whole(batch.finish_reason))

@@ -32,8 +32,8 @@ def against_repetition(case: Case) -> str:
 def against_short_answers(case: Case) -> str:
     """For answers that are shorter than asked for."""
     load, room = case.trial.cell.load, _room(case.trial.cell.load, case.launch)
-    asked = f"context_tokens + output_tokens is {load.context_tokens + load.output.tokens}"
-    if room is not None and room < load.output.tokens and load.recorded is None:
+    asked = f"context_tokens + output_tokens is {load.context_tokens + load.output.most_tokens}"
+    if room is not None and room < load.output.most_tokens and load.recorded is None:
         return f"{asked}, and the model takes {load.context_tokens + room}: lower one of them, or raise max_model_len."
     return (
         "The server may not know min_tokens and ignore_eos: ask for natural length (output_tokens: {natural: N}) "
@@ -52,7 +52,7 @@ def against_few_drafts(load: LoadPoint | None, launches: Sequence[LaunchRecord],
     if load.cache == "cold" and deep:
         return f"Ask for cache: warm, where a deep prompt is computed once a launch, or {more}."
     room = min((left for launch in launches if (left := _room(load, launch)) is not None), default=None)
-    full = room is not None and load.output.tokens >= room
+    full = room is not None and load.output.most_tokens >= room
     if load.output.natural or full:
         why = "the model takes no longer answers" if full else "answers end by themselves"
         return f"{_sentence(more)}, or raise repeat.drafts above {wanted}: {why}, so a higher output_tokens is no help."
@@ -63,7 +63,7 @@ def against_missed_prefix(case: Case) -> str:
     """For prefixes that were not in the cache."""
     load = case.trial.cell.load
     there = case.launch.boot.kv_cache_tokens if case.launch and case.launch.boot else None
-    needed = load.concurrency * (load.context_tokens + load.output.tokens)
+    needed = load.concurrency * (load.context_tokens + load.output.most_tokens)
     if there is not None and needed > there:
         return f"{load.concurrency} streams need {needed} tokens of KV cache, and there are {there}: ask for fewer."
     if load.concurrency > 1:

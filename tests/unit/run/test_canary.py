@@ -37,6 +37,13 @@ def test_boots_of_the_same_configuration_compare_by_step_time() -> None:
     assert "3 boots of this configuration, the oldest of 2026-01-02" in verdict.against
 
 
+def test_boots_of_one_configuration_lie_apart_by_themselves() -> None:
+    verdict = judge(configuration(4), CanaryReading(step_s=0.0218, ttft_s=0.04), [boot(4, step_s=0.020)])
+    assert verdict.ratio == pytest.approx(1.09)
+    assert not verdict.is_slow(0.03), "every fifth good boot of a pair would be given back"
+    assert judge(configuration(4), CanaryReading(step_s=0.0222, ttft_s=0.04), [boot(4, step_s=0.020)]).is_slow(0.03)
+
+
 def test_boots_at_other_k_predict_the_step() -> None:
     references = [boot(1, step_s=0.032), boot(2, step_s=0.035), boot(6, step_s=0.047)]
     fine = judge(configuration(10), CanaryReading(step_s=0.060, ttft_s=9.9), references)
