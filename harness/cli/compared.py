@@ -16,6 +16,7 @@ from harness.recipe.load import load_recipe
 from harness.records.cell import Configuration, LoadPoint
 from harness.records.journal import RunData
 from harness.records.launch import LaunchRecord
+from harness.records.plan import Plan
 from harness.records.summary import CellSummary
 from harness.records.verdict import Comparison
 from harness.report.facts import run_facts
@@ -223,11 +224,14 @@ def _comparison(
     question = Question(
         loads=loads,
         weights={} if plan is None else weights_over(plan.weights, loads),
-        margin_ratio=parse_ratio(options.margin) if options.margin else 0.03 if plan is None else plan.margin_ratio,
+        margin_ratio=_margin_ratio(options.margin, plan),
         metrics=_WITHOUT_ACCEPTANCE if across_engines else PARTS,
     )
     book = book_for(candidate.folder, candidate.run)
-    order = tuple(launch.launch_id for launch in stored.run.launches)
+    order = tuple(launch.launch_id for launch in (*_launches(base), *_launches(candidate)))
+    if not stored.run.manifest.simulated or base.folder.path == candidate.folder.path:
+        # Two rehearsals begin at the same virtual second, and did not alternate for all that.
+        order = tuple(launch.launch_id for launch in stored.run.launches)
     missing = missing_loads(sides[0], sides[1], _asked_loads(stored.run, base.configuration, candidate.configuration))
     doubts = (
         *unlike_doubts(unlike),
@@ -250,6 +254,15 @@ def _comparison(
         base=replace(found_out.base, run_id=base.run.manifest.run_id),
         candidate=replace(found_out.candidate, run_id=candidate.run.manifest.run_id),
     )
+
+
+def _margin_ratio(said: str | None, plan: Plan | None) -> float:
+    if said is None:
+        return plan.margin_ratio if plan else Question(loads=()).margin_ratio
+    try:
+        return parse_ratio(said)
+    except ValueError as error:
+        raise InputError(str(error), where="--margin", hint="As in 3%.") from error
 
 
 def _asked_loads(run: RunData, base: Configuration, candidate: Configuration) -> list[LoadPoint]:

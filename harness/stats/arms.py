@@ -201,10 +201,10 @@ def incomplete(missing: Sequence[MissingLoad], weights: Mapping[str, float]) -> 
     if not missing:
         return ()
     share = sum(weights.get(one.load.load_id, 0.0) for one in missing)
-    part = f", {share:.0%} of the workload," if weights else ""
+    part = f", {share:.0%} of the workload," if weights else ","
     listed = "; ".join(_load_words(one.load) for one in missing[:_MOST_LISTED])
     more = f" and {len(missing) - _MOST_LISTED} more" if len(missing) > _MOST_LISTED else ""
-    evidence = f"not both arms have a valid trial of {listed}{more}{part} so the verdict is about the rest"
+    evidence = f"not both arms have a valid trial of {listed}{more}{part} and a verdict could be about the rest only"
     remedy = "Carry on with the run once what failed is dealt with, or take it out of the sweep."
     return (doubt("workload_incomplete", evidence, remedy),)
 

@@ -189,7 +189,8 @@ def _weighted(metric: str, base: Side, candidate: Side, question: Question, floo
     whole_base, whole_candidate = complete(base, question), complete(candidate, question)
     loads = [load for load in question.loads if question.weight(load)]
     if not loads:
-        return "both arms have measured no load that has a weight"
+        empty = [side.arm.name for side in (base, candidate) if not side.trials]
+        return f"nothing of {' and '.join(empty)} counts" if empty else "no load that has a weight counts in both arms"
     for side in (whole_base, whole_candidate):
         if not side.arm.launch_ids:
             return f"no launch of {side.arm.name} measured every cell of the workload"
