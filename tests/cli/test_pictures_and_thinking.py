@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
+from tests.cli.test_simulate import address_of
 from tests.system.driver import Desk
 
 HEAD = "sweep: mine\nrecipe: dspark-2x-spark\n"
@@ -113,3 +115,40 @@ def test_reasoning_that_eats_the_answer_is_a_doubt(desk: Desk, tmp_path: Path, r
         assert "were cut within their reasoning, at 164 tokens" in doubt["evidence"]
         assert "thinking_tokens" in doubt["remedy"]
     assert (cell["time_to_answer_s"] is None) == doubted
+
+
+def test_what_a_server_is_asked_over_http(desk: Desk, tmp_path: Path) -> None:
+    """A recorder stands between, so that what was sent can be looked at."""
+    simulated = ("--recipe", "vllm-cpu-tiny", "--model", "tiny", "--scenario", "quiet")
+    engine = desk.start("simulate", "--port", "0", *simulated)
+    engine.wait_for_text("Ctrl-C")
+    trace = tmp_path / "trace.jsonl"
+    between = desk.start(
+        "workload", "record", "--listen", "0", "--upstream", address_of(engine.said), "--out", str(trace)
+    )
+    between.wait_for_text("Ctrl-C")
+    sweep = tmp_path / "attached.yaml"
+    sweep.write_text(
+        f"sweep: attached\nrecipe: attach\nknobs: {{url: '{address_of(between.said)}', class: vision, "
+        "context_tokens: 512, output_tokens: {natural: 32}, thinking: low, thinking_tokens: 160}\nrepeat: {drafts: 1}\n"
+    )
+
+    done = desk.run("sweep", str(sweep), "--root", str(tmp_path))
+
+    assert done.code == 0, done.err
+    (cell,) = desk.run("show", "--json", "--root", str(tmp_path)).document()["cells"]
+    assert cell["prompt_tokens"] == pytest.approx(512, abs=4)
+    assert cell["ttft_s"] < cell["time_to_answer_s"] < cell["request_s"]
+    for process in (between, engine):
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.wait(10) == 0
+    bodies = [json.loads(line)["body"] for line in trace.read_text().splitlines()]
+    measured = [body for body in bodies if body.get("max_tokens") == 32 + 160]
+    assert measured
+    for body in measured:
+        picture, text = body["messages"][0]["content"]
+        assert picture["image_url"]["url"].startswith("data:image/png;base64,")
+        assert text["text"].startswith("Label: ") and "Describe the picture" in text["text"]
+        assert body["chat_template_kwargs"] == {"thinking": True, "enable_thinking": True, "reasoning_effort": "low"}
+        assert body["reasoning_effort"] == "low"
+        assert not {"min_tokens", "ignore_eos"} & set(body)
