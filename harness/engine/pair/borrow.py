@@ -25,7 +25,7 @@ _IN_FLIGHT = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 _TOLD_EVERY_S = 60.0
 _SCRIPT_TIMEOUT_S = 3000.0  # a boot of the operator's server
 _SMOKE_TIMEOUT_S = 900.0  # it thinks without a limit
-_WAITING = {"WAIT_SECONDS": "2", "WAIT_ATTEMPTS": "1200"}  # looks more often than the script by itself, and longer
+_WAITING = {"WAIT_SECONDS": "1", "WAIT_ATTEMPTS": "2400"}  # looks more often than the script by itself, and longer
 # Of the container's environment, what a start works out anew each time.
 _VOLATILE = ("HOSTNAME", "NCCL_IB_GID_INDEX")
 ACCEPT_SMOKE_FAILURE = "--accept-smoke-failure"
@@ -100,7 +100,7 @@ class Lender:
                 self.on_progress(
                     f"waiting until the running server has been idle for {format_seconds(idle_for_s)}: {state}"
                 )
-            await self.clock.sleep(_LOOK_EVERY_S)
+            await self.clock.sleep(min(_LOOK_EVERY_S, idle_for_s))
 
     async def stop(self, borrowed: BorrowedServer) -> None:
         """Stop the operator's server and see that it is gone. Raises EngineError where a rank is left."""

@@ -14,7 +14,16 @@ from harness.engine.pair.clean import in_clean_environment
 from harness.engine.pair.derived import merged, without_speculation
 from harness.engine.pair.envfile import normalised, parse_env, problems_of, with_values
 from harness.engine.pair.jobs import Job, start_job
-from harness.engine.pair.launcher import OnOutput, OnProgress, Pair, TrialLaunch, rank_tail, ranks_of, remove_ranks
+from harness.engine.pair.launcher import (
+    OnOutput,
+    OnProgress,
+    Pair,
+    TrialLaunch,
+    dead_ranks,
+    rank_tail,
+    ranks_of,
+    remove_ranks,
+)
 from harness.engine.pair.messages import StartFailure, explain_start, progress_of
 from harness.engine.pair.names import CheckoutNames
 from harness.engine.redact import redacted_text
@@ -265,10 +274,11 @@ class CheckoutLauncher:
     async def _refuse_dead_ranks(self, launch: TrialLaunch) -> None:
         """The script waits its whole time for ranks that crash again and again; their state tells at once."""
         try:
-            ranks = await ranks_of(self.pair, launch.project)
+            found = await dead_ranks(self.pair, launch.project)
         except HostUnreachableError:
             return  # the script will tell, or the next look
-        if (dead := ranks.dead()) is not None:
+        if found is not None:
+            ranks, dead = found
             tail = await rank_tail(self.pair, ranks, launch.secrets)
             cause = root_cause(tail)
             what = f"the pair failed to boot: {dead}" + (f": {cause}" if cause else "")

@@ -89,13 +89,16 @@ class Ranks:
     by_role: Mapping[Role, Container]
 
     def dead(self) -> str | None:
-        """Return which rank has ended or is being restarted, and how; None while all run."""
-        for role, container in self.by_role.items():
-            if container.restart_count > 0:
-                return f"the {role} rank ended {container.restart_count} times and is started again each time"
-            if not container.is_up and container.status != "created":
-                return f"the {role} rank {container.status} with code {container.exit_code}"
-        return None
+        """Return which ranks have ended or are being restarted, and how; None while all run."""
+        return " and ".join(how for role, one in self.by_role.items() if (how := _ending(role, one))) or None
+
+
+def _ending(role: Role, container: Container) -> str | None:
+    if container.restart_count > 0:
+        return f"the {role} rank ended {container.restart_count} times and is started again each time"
+    if not container.is_up and container.status != "created":
+        return f"the {role} rank {container.status} with code {container.exit_code}"
+    return None
 
 
 class PairLauncher(Protocol):
@@ -132,6 +135,15 @@ async def ranks_of(pair: Pair, project: str) -> Ranks:
         for container in of_project(await node.containers(), project):
             found[node.role] = container
     return Ranks(by_role=found)
+
+
+async def dead_ranks(pair: Pair, project: str) -> tuple[Ranks, str] | None:
+    """Return the ranks of a project and what has ended of them; None while all run. Raises EngineError likewise."""
+    ranks = await ranks_of(pair, project)
+    if (dead := ranks.dead()) is None:
+        return None
+    again = await ranks_of(pair, project)  # what took this one with it may have ended after it was looked at
+    return (again, later) if (later := again.dead()) is not None else (ranks, dead)
 
 
 async def remove_ranks(pair: Pair, project: str) -> None:
