@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SWEEP ?= sweeps/laptop.yaml
 STAMP := $(VENV)/.installed
+# Tests of the system wait for most of their time: three at once keep two cores busy.
+AT_ONCE ?= -n 3 --dist worksteal
 
 .PHONY: help venv sweep test test-system test-recipe test-engine check fix audit schema clean
 
@@ -31,12 +33,12 @@ test: venv
 
 ## test-system  root: kill points, fuzzing, Chromium (install the packages that .ci/run names)
 test-system: venv
-	$(BIN)/python -m pytest -m system
+	$(BIN)/python -m pytest -m system $(AT_ONCE)
 
 ## test-recipe  root: the public recipe's own scripts on two hosts (HARNESS_DSPARK_CHECKOUT=its folder)
 test-recipe: venv
 	@test -n "$(HARNESS_DSPARK_CHECKOUT)" || { echo "name a checkout: make $@ HARNESS_DSPARK_CHECKOUT=FOLDER"; exit 2; }
-	HARNESS_DSPARK_CHECKOUT="$(HARNESS_DSPARK_CHECKOUT)" $(BIN)/python -m pytest -m recipe_checkout
+	HARNESS_DSPARK_CHECKOUT="$(HARNESS_DSPARK_CHECKOUT)" $(BIN)/python -m pytest -m recipe_checkout $(AT_ONCE)
 
 ## test-engine  a real vLLM on the processor; installs it on first use (3.4 GB)
 test-engine: venv

@@ -87,7 +87,7 @@ from tests.system.driver import PATIENCE_S, Done, Started
 
 PORT = 8888
 DESK = f"{HOME}/desk"
-_PREFIX, _LOCK = "pair-bed-", "lock"
+_PREFIX, _LOCK = "pair-bed-", ".lock"
 _FONTS = "/opt/matplotlib"
 _DRAFTS = re.compile(r"^vllm:spec_decode_num_(drafts|draft_tokens)_total\{[^}]*\} (\S+)$", re.MULTILINE)
 _POSITION = re.compile(r'^vllm:spec_decode_num_accepted_tokens_per_pos_total\{[^}]*position="(\d+)"', re.MULTILINE)
@@ -252,9 +252,10 @@ class PairBed:
 def opened_bed(settings: BedSettings) -> Iterator[PairBed]:
     """A fresh pair while the context is open."""
     _remove_stale()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_LOCK)
     fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = _folder_of(Path(path))
+    folder.mkdir()
     try:
         bed = PairBed(folder, settings)
         try:
@@ -262,8 +263,14 @@ def opened_bed(settings: BedSettings) -> Iterator[PairBed]:
         finally:
             bed.close()
     finally:
-        os.close(lock)
+        # Under the lock, since other test processes look for what killed ones have left.
         shutil.rmtree(folder)
+        Path(path).unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _folder_of(lock: Path) -> Path:
+    return lock.with_name(lock.name.removesuffix(_LOCK))
 
 
 def _new_host(folder: Path, own: Identity, other: Identity, settings: BedSettings) -> Host:
@@ -275,11 +282,12 @@ def _new_host(folder: Path, own: Identity, other: Identity, settings: BedSetting
 
 def _remove_stale() -> None:
     """Remove the folders of beds whose test process was killed. Their hosts have gone with it."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*{_LOCK}"):
         with suppress(OSError):
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
+                shutil.rmtree(_folder_of(path), ignore_errors=True)
+                path.unlink(missing_ok=True)
             finally:
                 os.close(lock)

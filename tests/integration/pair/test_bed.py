@@ -231,6 +231,10 @@ def test_keys_guard_the_api_and_stay_out_of_the_log(bed: PairBed, checkout: Chec
     assert "first-key" not in log.stdout + log.stderr
 
 
+def ids(bed: PairBed) -> list[str]:
+    return bed.head.run(["docker", "ps", "-aq", "--no-trunc"]).stdout.split()
+
+
 def test_two_projects_live_side_by_side(bed: PairBed, checkout: Checkout) -> None:
     checkout.run("start")
     bed.head.write(
@@ -239,8 +243,11 @@ def test_two_projects_live_side_by_side(bed: PairBed, checkout: Checkout) -> Non
     trial = {"ENV_FILE": "/tmp/trial.env", "PROJECT_NAME": "trial"}
     checkout.run("start", environment=trial)
     assert (bed.k(), bed.k(port=18888)) == (5, 3)
+    assert ids(bed) == [bed.head.rank("trial").container_id, bed.head.rank("deepseek-v4-flash").container_id]
     checkout.run("stop", environment=trial)
     assert [host.rank().project for host in bed.hosts] == ["deepseek-v4-flash", "deepseek-v4-flash"]
+    assert ids(bed) == [bed.head.rank().container_id]
+    assert bed.head.docker_calls()[-1] == ["ps", "-aq", "--no-trunc"]
     assert bed.k() == 5
 
 

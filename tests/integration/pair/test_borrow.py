@@ -123,11 +123,16 @@ def test_both_hosts_that_reboot_in_a_trial_get_it_back_through_restore(bed: Pair
     serving.require_given_back(bed)
 
 
-def test_a_server_in_use_is_waited_for(bed: PairBed, serving: Serving) -> None:
-    bed.set_engine(speed=1)
+def test_a_server_in_use_is_waited_for(bed: PairBed, checkout: Checkout) -> None:
+    bed.set_engine(speed=4)  # so that the answer below takes 20 s
+    write_site(bed, checkout)
+    write_sweep(bed)
+    checkout.run("start")
+    serving = Serving(was=before(bed, checkout), environments=environments(bed))
     body = {"model": "deepseek-v4-flash-0731", "prompt": "a b c", "max_tokens": 3000, "min_tokens": 3000}
     url, kind = "http://127.0.0.1:8888/v1/completions", "Content-Type: application/json"
-    busy = bed.head.popen(["curl", "-fsS", url, "-H", kind, "-d", json.dumps({**body, "ignore_eos": True})])
+    request = ["curl", "-fsS", "-o", "/dev/null", url, "-H", kind, "-d", json.dumps({**body, "ignore_eos": True})]
+    busy = bed.head.popen(request)
     bed.set_engine(speed=20)
     run = bed.start_harness("sweep", "small.yaml", "--borrow", "--idle-for", "1s")
     run.wait_for_text("waiting until the running server has been idle")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.pair.standin import places
+from tests.integration.pair.standin import faults, places
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HOME = "/root"
@@ -46,6 +46,20 @@ _PROGRAMS = {  # on a host
     "nvidia-smi": ("tests.integration.pair.standin.nvidia_smi", "main(sys.argv[1:])"),
     "systemctl": ("tests.integration.pair.standin.systemctl", "main(sys.argv[1:])"),
 }
+# Half of all docker commands ask for the ids alone. Where nothing is to go wrong and there is at most one, whose place
+# in the list needs no thought, sh says it in a thirtieth of the time.
+_LIST_AT_ONCE = f"""\
+if [ "$*" = 'ps -aq --no-trunc' ] && [ -e {places.DAEMON} ] && [ ! -e {places.FOLDER / faults.FILE} ]; then
+  set -- {places.FOLDER / places.CONTAINERS}/*/config.json
+  if [ "$#" -eq 1 ]; then
+    echo '["ps", "-aq", "--no-trunc"]' >>{places.FOLDER / places.CALLS}
+    id=${{1%/*}}
+    [ ! -e "$1" ] || echo "${{id##*/}}"
+    exit 0
+  fi
+  set -- ps -aq --no-trunc
+fi
+"""
 _VLLM = ("tests.integration.pair.standin.vllm", "main(sys.argv[1:])")
 
 
@@ -223,20 +237,20 @@ def _make_standins(root: Path) -> None:
         json.dumps([_image(IMAGE, IMAGE_DIGEST), _image(STAGE_C_IMAGE, None)], indent=1)
     )
     for name, (module, call) in _PROGRAMS.items():
-        _write_program(root / "usr/local/sbin" / name, module, call)
+        _write_program(root / "usr/local/sbin" / name, module, call, first=_LIST_AT_ONCE if name == "docker" else "")
     _write_program(folder / "programs" / "vllm", *_VLLM)
     python = folder / "programs" / "python3"
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(str(Path(sys.executable).resolve()))} "$@"\n')
     python.chmod(0o755)
 
 
-def _write_program(path: Path, module: str, call: str) -> None:
-    """Write a program that starts without the site module, which takes half of its time."""
+def _write_program(path: Path, module: str, call: str, *, first: str = "") -> None:
+    """Write a program that starts without the site module, which takes half of its time; ``first``: lines of sh."""
     folders = [str(REPOSITORY), *dict.fromkeys(_libraries())]
     name = call.partition("(")[0]
     code = f"import sys; sys.path += {folders!r}; from {module} import {name}; sys.exit({call})"
     words = [str(Path(sys.executable).absolute()), "-I", "-S", "-c", code]
-    path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    path.write_text(f'#!/bin/sh\n{first}exec {shlex.join(words)} "$@"\n')
     path.chmod(0o755)
 
 
