@@ -89,8 +89,13 @@ def kinds_of(run: RunData, *, limits: Limits | None = None) -> frozenset[str]:
 
 def scenario_of(seed: int, name: str = "default", **faults: Any) -> Scenario:
     """Return a scenario with faults of its own."""
-    scenario = load_scenario(name, seed=seed)
-    return replace(scenario, faults=replace(scenario.faults, **faults)) if faults else scenario
+    scenario = _scenario(name)
+    return replace(scenario, seed=seed, faults=replace(scenario.faults, **faults))
+
+
+@cache
+def _scenario(name: str) -> Scenario:
+    return load_scenario(name)
 
 
 def _simulated(words: str, load: Load, name: str = "default", **faults: Any) -> Fault:

@@ -11,8 +11,8 @@ from pathlib import Path
 from harness.engine.host import host_facts
 from harness.engine.registry import Registry
 from harness.engine.shell import LocalShell
-from harness.recipe.find import places_for
-from harness.recipe.load import LoadedRecipe
+from harness.recipe.find import find_recipe, places_for
+from harness.recipe.load import LoadedRecipe, load_recipe
 from harness.records.journal import RunData
 from harness.records.launch import LaunchRecord
 from harness.records.manifest import HostFacts
@@ -26,7 +26,7 @@ from harness.simulator.scenario import Scenario
 from harness.store.journal import Entry, Journal
 from harness.store.layout import RunFolder
 from harness.store.rig import StoredCanary
-from harness.sweep.load import load_recipe_of, sweep_from
+from harness.sweep.load import sweep_from
 from harness.workload.cache import SessionTexts
 from harness.workload.texts import Texts
 from harness.yaml_source import parse_source
@@ -69,7 +69,7 @@ def rehearse(
         canaries: that this rig is known to have.
     """
     sweep = sweep_from(parse_source(text, name=name))
-    recipe = load_recipe_of(sweep)
+    recipe = _recipe(sweep.file.recipe)
     planned = plan_sweep(sweep, recipe, _host(recipe.recipe.recipe), Wishes(seed=scenario.seed, scenario=scenario))
     journal = _Memory()
     with _folder() as folder:
@@ -124,6 +124,11 @@ def _folder() -> Iterator[RunFolder]:
         folder = RunFolder(path=Path(path))
         folder.logs.mkdir()
         yield folder
+
+
+@cache
+def _recipe(name: str) -> LoadedRecipe:
+    return load_recipe(find_recipe(name))
 
 
 @cache

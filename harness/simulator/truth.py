@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -87,6 +88,7 @@ def truth_names() -> list[str]:
     return names_of(TRUTHS)
 
 
+@cache  # every launch of a rehearsal asks for it
 def load_truth(name: str) -> Truth:
     """Return the truth called ``name``. Raises InputError: there is none, or its file is wrong."""
     return read_truth(named_file(TRUTHS, name, kind="truth"))
