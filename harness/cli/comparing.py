@@ -16,6 +16,7 @@ from harness.report.labels import counted
 from harness.run.outcome import CANNOT_TELL, ENGINE_FAILED, FINE
 from harness.stats.arms import Stored, comparison_of
 from harness.stats.compare import BLOCK_LAUNCHES
+from harness.stats.confirm import Confirmed, confirmed
 from harness.stats.floor import measured_noise
 from harness.stats.live import is_whole_factor, live_differences
 from harness.stats.noise import NoiseBook, usable_noise
@@ -40,6 +41,25 @@ def book_for(folder: RunFolder, run: RunData) -> NoiseBook:
 def stored_comparison(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) -> Comparison | None:
     """Return the verdict on a run of ``ab``; None for another run."""
     return comparison_of(Stored(run=run, cells=cells), book_for(folder, run))
+
+
+def stored_confirmation(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) -> Confirmed | None:
+    """Return what a run of ``tune`` confirmed; None for another run, and before anything was."""
+    return confirmed(Stored(run=run, cells=cells), book_for(folder, run))
+
+
+def tuned_code(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) -> int:
+    """Return the exit code of a search: 0 with a pick that was confirmed, "keep the default" included."""
+    if run.plan is None or run.plan.tune is None:
+        return CANNOT_TELL
+    names = {cell.cell.configuration.configuration_id for cell in cells if not cell.void}
+    if run.plan.tune.reference_id not in names:
+        return ENGINE_FAILED
+    found = stored_confirmation(folder, run, cells)
+    begun = any(step.phase == "confirm" for step in run.tune_steps)
+    if not begun:  # nothing promised more than the incumbent
+        return FINE if run.ends and run.ends[-1].outcome == "finished" else CANNOT_TELL
+    return FINE if found is not None and all(one.effect is not None for one in found.comparisons) else CANNOT_TELL
 
 
 def keep_noise(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) -> None:

@@ -22,6 +22,7 @@ from harness.records.trial import MEASURING_VERSION
 from harness.run.arms import ComparisonWish
 from harness.run.design import design_of
 from harness.run.setup import PlannedSweep, Wishes, plan_sweep
+from harness.run.tuning import TuneWish, with_no_speculation
 from harness.simulator.scenario import Scenario, load_scenario
 from harness.stats.case import Limits
 from harness.stats.cells import summarise_run, valid_trial_ids
@@ -53,6 +54,7 @@ class PlanOptions:
     keep_s: float = 0.0  # of the time, for giving the machines back
     arms: ArmWords | None = None  # of ab
     comparison: ComparisonWish | None = None
+    tune: TuneWish | None = None
 
 
 def root_of(option: Path | None, site: Path | None = None) -> Path:
@@ -81,12 +83,15 @@ def plan_from(options: PlanOptions, *, earlier: RunData | None = None, host: Hos
         if generation is not None:
             overrides = (*options.overrides, f"{GENERATION}={generation}")
             sweep = load_sweep(find_sweep(options.file), set_overrides=overrides)
+    if options.tune is not None:
+        sweep = with_no_speculation(sweep, recipe.recipe)
     if options.arms is not None:
         sweep = with_arms(sweep, options.arms)
     wishes = Wishes(
         seed=options.seed,
         launches=options.launches,
         comparison=options.comparison,
+        tune=options.tune,
         time_limit_s=_time_limit_s(sweep, options),
         scenario=_scenario(options),
     )

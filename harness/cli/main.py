@@ -23,6 +23,7 @@ _COMMANDS = {
     "show": "harness.cli.show",
     "simulate": "harness.cli.simulate",
     "sweep": "harness.cli.sweep",
+    "tune": "harness.cli.tune",
     "workload": "harness.cli.workload",
 }
 _EXIT_INPUT = 2
@@ -62,6 +63,7 @@ _SUMMARIES = {
     "show": "Show the cells of a run on the terminal, or as JSON.",
     "simulate": "Serve a simulated engine over HTTP, for any client of vLLM.",
     "sweep": "Plan, launch, measure and report: the main job.",
+    "tune": "Search the configurations of a sweep for the best one, and confirm it.",
     "workload": "Look into recorded traffic, and prepare it for a sweep.",
 }
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from harness.cli.comparing import (
     require_one_factor,
     require_same_question,
     stored_comparison,
+    tuned_code,
     verdict_code,
 )
 from harness.cli.display import LastingProgress
@@ -41,7 +42,7 @@ from harness.run.checking import Checks
 from harness.run.driver import EngineDriver, RehearsalDriver
 from harness.run.kept_texts import KeptTexts
 from harness.run.outcome import exit_code
-from harness.run.session import SessionTask, Tools, run_session
+from harness.run.session import ChosenLaunch, SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
 from harness.simulator.loop import VirtualClock, run_virtual
 from harness.stats.cells import valid_trial_ids
@@ -64,6 +65,7 @@ class _Run:
     machines: Machines
     checks: Checks
     keep_text: bool = False
+    storage: str | None = None  # of a search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class RunWishes:
     idle_for: str | None
     keep_text: bool
     command: tuple[str, ...]
+    storage: str | None = None  # of a search: a database that others share; None: a file
 
 
 def run_sweep(options: PlanOptions, wishes: RunWishes) -> int:
@@ -88,7 +91,7 @@ def run_sweep(options: PlanOptions, wishes: RunWishes) -> int:
     options = replace(options, keep_s=machines.keep_s)
     with RunSignals() as signals:
         run = _resumed(options, wishes, machines) if wishes.resume else _started(options, wishes, machines)
-        run = replace(run, keep_text=wishes.keep_text)
+        run = replace(run, keep_text=wishes.keep_text, storage=wishes.storage)
         try:
             run_loop = run_virtual if run.planned.scenario else asyncio.run
             run_loop(_carry_out(run, signals))
@@ -99,6 +102,8 @@ def run_sweep(options: PlanOptions, wishes: RunWishes) -> int:
 
 
 def _code(run: _Run, data: RunData, cells: tuple[CellSummary, ...]) -> int:
+    if run.planned.plan.tune is not None:
+        return tuned_code(run.folder, data, cells)
     code = exit_code(data, cells)
     if run.planned.plan.comparison is None:
         return code
@@ -164,6 +169,7 @@ def _run_name(planned: PlannedSweep) -> str:
     """In the name of the run's folders: a rehearsal is never taken for the real thing, nor carried on with as such."""
     comparison = planned.plan.comparison
     kind = "" if comparison is None else "aa_" if comparison.same else "ab_"
+    kind = "tune_" if planned.plan.tune is not None else kind
     return f"{'simulated_' if planned.scenario else ''}{kind}{planned.sweep.name}"
 
 
@@ -185,6 +191,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         keep_canaries=lambda canary: add_canary(results, rig_id, canary),
         replayed=planned.replayed,
         judge_round=block_judge(run.folder, planned.plan.comparison) if planned.plan.comparison else None,
+        choose=_chooser(run, clock),
         checks=run.checks,
         earlier_checks=run.earlier.checks if run.earlier else (),
     )
@@ -208,6 +215,14 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
             chain_answer=AnswerChains(run.folder.path, simulated=planned.scenario is not None).of,
         )
         await run_session(task, tools)
+
+
+def _chooser(run: _Run, clock: Clock) -> Callable[[], ChosenLaunch | None] | None:
+    if run.planned.plan.tune is None:
+        return None
+    from harness.cli.tuning import LaunchChooser  # optuna takes a second to import, which no other command waits for
+
+    return LaunchChooser(run.folder, run.planned, clock, storage=run.storage, root=run.root)
 
 
 def _wait_limit_s(run: _Run) -> float | None:

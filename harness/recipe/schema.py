@@ -112,6 +112,9 @@ class Measuring(FileModel):
     slowest_decode_tokens_per_s: float = Field(default=5.0, gt=0, description="The slowest stream to allow for.")
     canary_limit_ratio: float = Field(default=0.03, gt=0, description="A canary that moved more makes a doubt.")
     warmup_limit_ratio: float = Field(default=0.10, gt=0, description="Warm when two rounds differ by less.")
+    drafter_block_tokens: int | None = Field(
+        default=None, ge=1, description="The block that the drafter was trained for: deeper drafts may fall apart."
+    )
 
 
 class Server(FileModel):

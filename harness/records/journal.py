@@ -11,6 +11,7 @@ from harness.records.launch import LaunchRecord
 from harness.records.manifest import Manifest
 from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
+from harness.records.tune import TuneStep
 
 SessionOutcome = Literal["finished", "interrupted", "stopped"]
 
@@ -67,6 +68,7 @@ class RunData:
     sessions: tuple[SessionStart, ...] = ()
     ends: tuple[SessionEnd, ...] = ()
     checks: tuple[CheckRecord, ...] = ()
+    tune_steps: tuple[TuneStep, ...] = ()  # one before each launch of a search
     torn: bool = False  # the last line is incomplete: being written now, or cut by a crash
 
     @property

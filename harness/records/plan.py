@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from harness.records.cell import Configuration, LoadPoint, Refusal
 from harness.records.design import Design
+from harness.records.tune import PlannedTune
 from harness.records.verdict import AskedLimit
 
 
@@ -97,6 +98,7 @@ class Plan:
     control_ids: tuple[str, ...] = ()  # configuration ids of controls: measured, and never recommended
     weights: dict[str, float] = field(default_factory=dict)  # by load id, 1 in all; empty: every cell counts the same
     comparison: PlannedComparison | None = None  # of `ab`; its rounds alternate A B B A
+    tune: PlannedTune | None = None  # of `tune`: launches are chosen from the plan's, one by one
     design: Design | None = None  # what it can show; None where nobody asked, or nothing can be said
     attached: bool = False  # a server that runs already: one launch, whatever is repeated
     simulated: bool = False

@@ -66,6 +66,7 @@ class LaunchTask:
     chain_answer: ChainAnswer | None = None
     checks: Checks = field(default_factory=dict)  # those that this configuration has not had yet
     on_check: Callable[[CheckRecord], None] = field(default=lambda check: None)  # writes it down
+    abandon: Callable[[TrialRecord], str | None] | None = None  # why the rest of the cells would be wasted
 
 
 class _SlowBootError(EngineError):
@@ -185,6 +186,10 @@ async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> Lau
             task.setting.on_event(_trial_started(task, planned, number))
             trial = await measure_trial(bench, source, _trial_task(task, planned))
             task.on_trial(trial)
+            because = task.abandon(trial) if task.abandon else None
+            if because is not None:
+                task.setting.on_event(Note(text=f"the rest of this launch is left out: {because}"))
+                break
             account.reason = await _death(bench, trial)
             if account.reason is not None:
                 return "died"

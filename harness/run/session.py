@@ -20,10 +20,12 @@ from harness.records.journal import LaunchStart, RunNote, SessionEnd, SessionOut
 from harness.records.launch import LaunchRecord
 from harness.records.plan import Plan, PlannedLaunch
 from harness.records.trial import MEASURING_VERSION, TrialRecord
+from harness.records.tune import TuneStep
 from harness.run.bench import Bench, ChainAnswer, KeepTexts
-from harness.run.canary import CanaryReference, family, judge
+from harness.run.canary import CanaryReference, judge
 from harness.run.checking import Checks
 from harness.run.driver import EngineDriver, RunSetting
+from harness.run.known_boots import known_boots
 from harness.run.launching import LaunchTask, run_launch
 from harness.run.pace import Pace
 from harness.run.replaying import ReplayedLoads
@@ -71,6 +73,17 @@ class SessionTask:
     checks: Checks = field(default_factory=dict)  # of each configuration, once
     earlier_checks: Sequence[CheckRecord] = ()  # of this run
     judge_round: JudgeRound | None = None  # before each further round: why it is not needed, or None
+    choose: Callable[[], ChosenLaunch | None] | None = None  # the next launch of a search; None: it has ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenLaunch:
+    """A launch that a search asks for."""
+
+    planned: PlannedLaunch
+    step: TuneStep  # written down first
+    abandon: Callable[[TrialRecord], str | None]  # after each trial: why the rest of the launch would be wasted
+    alive: Callable[[], None]  # called after each trial: whoever shares the study sees that it goes on
 
 
 # Is told how many rounds are done, and answers why the run may end with them. May raise HarnessError to stop it.
@@ -110,6 +123,7 @@ class _Session:
         self._attempts: dict[str, int] = {}  # by launch key
         for start in task.earlier_starts:
             self._attempts[start.launch_key] = max(start.attempt, self._attempts.get(start.launch_key, 0))
+        self._chosen: ChosenLaunch | None = None
         self.records: list[LaunchRecord] = []
         self._checked = {(check.configuration_id, check.name) for check in task.earlier_checks}
 
@@ -125,7 +139,10 @@ class _Session:
             return
         setting = RunSetting(run_id=task.run_id, clock=tools.clock, on_event=self._tell)
         async with tools.driver.held(setting):
-            await self._launch_all(todo)
+            if task.choose is not None:
+                await self._launch_chosen(task.choose)
+            else:
+                await self._launch_all(todo)
 
     def _todo(self) -> list[PlannedLaunch]:
         """Launches with something left to do. One that was cut between its cells and its checks is made for those."""
@@ -142,6 +159,15 @@ class _Session:
         return {
             name: check for name, check in self._task.checks.items() if (configuration_id, name) not in self._checked
         }
+
+    async def _launch_chosen(self, choose: Callable[[], ChosenLaunch | None]) -> None:
+        while (chosen := choose()) is not None:
+            if not self._fits(chosen.planned):
+                return
+            self._chosen = chosen
+            self._tools.journal.append(chosen.step)
+            self._note(f"{chosen.planned.configuration.label}: {chosen.step.because}")
+            await self._launch_until_accepted(chosen.planned)
 
     async def _launch_all(self, todo: Sequence[PlannedLaunch]) -> None:
         for round_number in sorted({launch.round for launch in todo}):
@@ -235,6 +261,7 @@ class _Session:
             chain_answer=self._tools.chain_answer,
             checks=self._unchecked(launch),
             on_check=self._write_check,
+            abandon=self._chosen.abandon if self._chosen else None,
         )
         return await run_launch(launch_task, self._write_launch)
 
@@ -285,6 +312,8 @@ class _Session:
 
     def _write_trial(self, trial: TrialRecord) -> None:
         self._tools.journal.append(trial)
+        if self._chosen is not None:
+            self._chosen.alive()
         remaining_s = self._pace.trial_done(self._tools.clock.now_s(), trial.trial_id)
         self._tools.on_event(TrialDone(trial=trial, remaining_s=remaining_s))
 
@@ -314,30 +343,8 @@ class _Session:
         self.records[self.records.index(record)] = voided
 
     def _references(self) -> list[CanaryReference]:
-        """Accepted boots: of this run, and of this rig under the same engine."""
-        here = [
-            CanaryReference(
-                configuration_id=record.configuration.configuration_id,
-                family=family(record.configuration),
-                num_speculative_tokens=record.configuration.num_speculative_tokens,
-                reading=record.canary_before,
-                at=record.started_at,
-            )
-            for record in (*self._task.earlier_launches, *self.records)
-            if record.outcome == "measured" and record.canary_before is not None
-        ]
-        stored = [
-            CanaryReference(
-                configuration_id=canary.configuration_id,
-                family=None,
-                num_speculative_tokens=None,
-                reading=canary.reading,
-                at=canary.at,
-            )
-            for canary in self._task.stored_canaries
-            if canary.measuring_version == MEASURING_VERSION and canary.engine_version == self._engine_version()
-        ]
-        return [*stored, *here]
+        records = (*self._task.earlier_launches, *self.records)
+        return known_boots(records, self._task.stored_canaries, engine_version=self._engine_version())
 
     def _engine_version(self) -> str | None:
         records = (*self._task.earlier_launches, *self.records)

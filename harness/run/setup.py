@@ -18,13 +18,15 @@ from harness.recipe.simulated import build_simulated, require_simulation, unsimu
 from harness.recipe.spec import LaunchSpec
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration, LoadPoint
 from harness.records.manifest import SIMULATED_MARK, HostFacts, Manifest
-from harness.records.plan import Plan
+from harness.records.plan import Plan, PlannedComparison
 from harness.records.trial import MEASURING_VERSION
+from harness.records.tune import PlannedTune
 from harness.run.arms import ComparisonWish, planned_comparison, rounds_of
 from harness.run.cost import EngineCost, ModelledCost, PredictRound
 from harness.run.mix import cell_weights
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
 from harness.run.replaying import ReplayedLoads, read_replay, replayed_loads
+from harness.run.tuning import TuneWish, planned_tune
 from harness.simulator.scenario import Scenario, load_scenario
 from harness.simulator.settings import scenario_for, settings_for
 from harness.sweep.cells import Expansion, expand
@@ -45,6 +47,7 @@ class Wishes:
     time_limit_s: float | None = None  # None: as the sweep says
     scenario: Scenario | None = None  # rehearse it on a simulated engine
     comparison: ComparisonWish | None = None  # only the two arms of `compare`, alternating
+    tune: TuneWish | None = None  # search the configurations instead of launching them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +104,7 @@ def plan_sweep(
     for load in loads.values():
         require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
     comparison = planned_comparison(sweep, recipe.recipe, expansion.groups, wishes.comparison)
+    tune = planned_tune(sweep, recipe.recipe, expansion.groups, expansion.incumbent, wishes.tune, rig_id=host.rig_id)
     plan = make_plan(
         PlanRequest(
             base=replace(
@@ -110,12 +114,13 @@ def plan_sweep(
                 mark=_mark(wishes.scenario),
                 weights=_weights(sweep, expansion, loads.values(), replayed),
                 comparison=comparison,
+                tune=tune,
             ),
             groups=groups,
-            rounds=rounds_of(comparison) if comparison else wishes.launches or file.repeat.launches,
+            rounds=_rounds(sweep, wishes, comparison, tune),
             cost=_cost(recipe),
             identity=Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id),
-            budget=budget,
+            budget=Budget(cell_s=budget.cell_s) if tune else budget,  # a search ends with the budget, and marks nothing
             most_speculative_tokens=most_k,
             predictions=_predictions(recipe, expansion),
             done_trials=done_trials,
@@ -133,6 +138,12 @@ def plan_sweep(
         scenario=wishes.scenario,
         replayed=replayed,
     )
+
+
+def _rounds(sweep: Sweep, wishes: Wishes, comparison: PlannedComparison | None, tune: PlannedTune | None) -> int:
+    if tune is not None:
+        return 1 + tune.confirm_launches
+    return rounds_of(comparison) if comparison else wishes.launches or sweep.file.repeat.launches
 
 
 def launch_specs(planned: PlannedSweep, places: Places) -> dict[str, LaunchSpec]:

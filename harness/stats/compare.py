@@ -70,6 +70,7 @@ class Question:
     limits: Sequence[AskedLimit] = ()
     max_launches: int | None = None  # of each arm, where looks are taken; None: there is one look
     metrics: Sequence[str] = PARTS
+    comparisons: int = 1  # that share the false-alarm allowance
 
     def weight(self, load: LoadPoint) -> float:
         """The part of the workload that a load stands for, 1 over all."""
@@ -77,7 +78,8 @@ class Question:
 
     def levels(self, launches: int) -> Levels:
         """The levels of the look after so many launches of each arm."""
-        return levels_of(launches, self.max_launches, step=BLOCK_LAUNCHES)
+        found = levels_of(launches, self.max_launches, step=BLOCK_LAUNCHES)
+        return Levels(interval=found.interval / self.comparisons, equivalence=found.equivalence / self.comparisons)
 
     @property
     def shares(self) -> dict[LoadPoint, float]:

@@ -21,10 +21,11 @@ from harness.records.codec import to_json
 from harness.records.journal import LaunchStart, RunNote, SessionEnd, SessionStart
 from harness.records.launch import LaunchRecord
 from harness.records.trial import TrialRecord
+from harness.records.tune import TuneStep
 from harness.store.files import disk_error
 from harness.store.layout import RunFolder, sync_directory
 
-Entry = SessionStart | SessionEnd | LaunchStart | LaunchRecord | TrialRecord | RunNote | CheckRecord
+Entry = SessionStart | SessionEnd | LaunchStart | LaunchRecord | TrialRecord | RunNote | CheckRecord | TuneStep
 # The name of each record in the file. Names never change: old journals hold them.
 RECORD_NAMES: Final[dict[type[Entry], str]] = {
     SessionStart: "session_start",
@@ -34,6 +35,7 @@ RECORD_NAMES: Final[dict[type[Entry], str]] = {
     TrialRecord: "trial",
     RunNote: "note",
     CheckRecord: "check",
+    TuneStep: "tune_step",
 }
 
 

@@ -17,6 +17,7 @@ from harness.records.launch import LaunchRecord
 from harness.records.manifest import RECORD_VERSION, Manifest
 from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
+from harness.records.tune import TuneStep
 from harness.store.files import disk_error, write_whole
 from harness.store.journal import RECORD_NAMES, Entry, is_json
 from harness.store.layout import RunFolder
@@ -66,6 +67,7 @@ def read_run(folder: RunFolder) -> RunData:
         sessions=_of(SessionStart, entries),
         ends=_of(SessionEnd, entries),
         checks=_of(CheckRecord, entries),
+        tune_steps=_of(TuneStep, entries),
         torn=tail.torn,
     )
 

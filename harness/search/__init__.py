@@ -1,0 +1,1 @@
+"""Which configuration is best, in the fewest launches: model, choice, study, confirmation."""

@@ -1,0 +1,200 @@
+"""Every candidate's expected value, with how sure that is: a physical model, corrected by what was measured. Pure.
+
+The mean of a candidate is what acceptance curves and step times promise (acceptance, step_time). What launches show
+beyond that is a Gaussian process over knobs: a part for each knob, a part for depths beyond the drafter's block, and a
+part for nothing in particular. A value is the logarithm of a gain: 0.05 is about five percent better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.records.observation import Candidate, CellObservation, Observation, SearchCell
+from harness.search.acceptance import Curve, nearest_curve
+from harness.search.correction import UNKNOWN_SD, Evidence, corrected, prior_mean
+from harness.search.space import Space
+from harness.search.step_time import LAUNCH_SD, StepModel, StepSample
+
+Vector = NDArray[np.float64]
+_MODEL_SD = 0.02  # of what curves and step times say of a candidate that was launched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """What is expected of a candidate."""
+
+    mean: float  # logarithm of the gain over the reference
+    sd: float
+    launches: int
+
+
+def beliefs(space: Space, observations: Sequence[Observation]) -> dict[str, Belief]:
+    """Return what is expected of every candidate, by configuration id, from the launches so far.
+
+    Values are relative to the reference, and lower certain where nothing like a candidate was launched.
+    """
+    booted = [one for one in observations if one.booted and one.cells]
+    means = _model_values(space, booted)
+    if not booted:
+        return {name: Belief(mean=0.0, sd=UNKNOWN_SD, launches=0) for name in means}
+    posterior = corrected(space, _evidence(space, booted), means)
+    base = posterior[space.reference_id][0]
+    counts = {name: sum(one.configuration_id == name for one in booted) for name in means}
+    return {name: Belief(mean=mean - base, sd=sd, launches=counts[name]) for name, (mean, sd) in posterior.items()}
+
+
+def value_of(
+    cells: Sequence[SearchCell], observed: Mapping[str, CellObservation], objective: str = "seconds"
+) -> float | None:
+    """Return the logarithm of what is to be maximised; None where a cell that counts is missing.
+
+    Args:
+        cells: of the workload.
+        observed: by load id.
+        objective: ``seconds``: minus the weighted total of the user's seconds; ``decode_tokens_per_s`` and ``ttft_s``:
+            the weighted mean of the logarithms, signed so that higher is better.
+    """
+    total, logs = 0.0, 0.0
+    for cell in cells:
+        if not cell.weight:
+            continue
+        seen = observed.get(cell.load_id)
+        if seen is None:
+            return None
+        total += cell.weight * (seen.ttft_s + max(0.0, cell.output_tokens - 1) * seen.tpot_s)
+        logs -= cell.weight * math.log(seen.ttft_s if objective == "ttft_s" else seen.tpot_s)
+    if total <= 0:
+        return None
+    return -math.log(total) if objective == "seconds" else logs
+
+
+def _evidence(space: Space, booted: Sequence[Observation]) -> list[Evidence]:
+    """Launches of one configuration together: their mean, and what its own curves with smoothed step times say."""
+    model = _Physics(space, booted)
+    rows = []
+    for name in dict.fromkeys(one.configuration_id for one in booted):
+        own = [one for one in booted if one.configuration_id == name]
+        candidate = space.candidate(name)
+        values = [value for one in own if (value := model.completed_value(one)) is not None]
+        if not values:
+            continue
+        measured, noise = float(np.mean(values)), LAUNCH_SD**2 / len(values)
+        smooth = model.value(candidate, own_curves=True)
+        weight = noise / (noise + _MODEL_SD**2)
+        value = (1 - weight) * measured + weight * smooth
+        variance = noise * _MODEL_SD**2 / (noise + _MODEL_SD**2)
+        rows.append(Evidence(candidate=candidate, value=value, variance=variance))
+    return rows
+
+
+def _model_values(space: Space, booted: Sequence[Observation]) -> dict[str, float]:
+    if not any(space.candidate(one.configuration_id).num_speculative_tokens for one in booted):
+        return {candidate.configuration_id: 0.0 for candidate in space.candidates}
+    model = _Physics(space, booted)
+    return {one.configuration_id: model.value(one) + prior_mean(one, space) for one in space.candidates}
+
+
+class _Physics:
+    """Curves and step times of what was launched, and what they promise of any candidate."""
+
+    def __init__(self, space: Space, booted: Sequence[Observation]) -> None:
+        self._space = space
+        self._booted = booted
+        self._cells = {cell.load_id: cell for cell in space.cells}
+        self._reference = self._speculating_reference()
+        self._ttft_s = {cell.load_id: self._mean_ttft_s(cell.load_id) for cell in space.cells}
+        self._steps = StepModel(self._samples(), reference=self._reference or space.candidates[0])
+
+    def value(self, candidate: Candidate, *, own_curves: bool = False) -> float:
+        """Minus the logarithm of the weighted seconds that the model expects."""
+        known = self._modelled(candidate, own_curves=own_curves)
+        value = value_of([cell for cell in self._space.cells if cell.load_id in known], known, self._space.objective)
+        return 0.0 if value is None else value
+
+    def completed_value(self, one: Observation) -> float | None:
+        """The value of a launch; cells that it left out are those of the model, as slow or fast as the launch was."""
+        candidate = self._space.candidate(one.configuration_id)
+        modelled = self._modelled(candidate, own_curves=True)
+        both = [(one.cells[name], seen) for name, seen in modelled.items() if name in one.cells]
+        shifts = [math.log(measured.tpot_s / seen.tpot_s) for measured, seen in both]
+        shift = math.exp(float(np.mean(shifts))) if shifts else 1.0
+        filled = {name: replace(seen, tpot_s=seen.tpot_s * shift) for name, seen in modelled.items()}
+        return value_of(self._space.cells, filled | one.cells, self._space.objective)
+
+    def _modelled(self, candidate: Candidate, *, own_curves: bool) -> dict[str, CellObservation]:
+        counting = [cell for cell in self._space.cells if cell.weight]
+        cells = ((cell.load_id, self._cell(candidate, cell, own_curves=own_curves)) for cell in counting)
+        return {name: seen for name, seen in cells if seen is not None}
+
+    def _cell(self, candidate: Candidate, cell: SearchCell, *, own_curves: bool) -> CellObservation | None:
+        ttft_s = self._ttft_s[cell.load_id]
+        survival = self._survival(candidate, cell)
+        tokens = self._own_tokens(candidate, cell) if own_curves else None
+        step_s = self._steps.step_s(candidate, cell, verified=len(survival) if candidate.confidence_threshold else None)
+        if step_s is None or ttft_s is None:
+            return None
+        tokens = tokens or 1.0 + sum(survival)
+        return CellObservation(ttft_s=ttft_s, tpot_s=step_s / tokens, tokens_per_step=tokens)
+
+    def _own_tokens(self, candidate: Candidate, cell: SearchCell) -> float | None:
+        own = [one for one in self._booted if one.configuration_id == candidate.configuration_id]
+        seen = [one.cells[cell.load_id].tokens_per_step for one in own if cell.load_id in one.cells]
+        return float(np.mean(seen)) if seen else None
+
+    def _survival(self, candidate: Candidate, cell: SearchCell) -> tuple[float, ...]:
+        k = candidate.num_speculative_tokens
+        if not k:
+            return ()
+        found = nearest_curve(self._curves(cell.load_id, candidate), k, block_tokens=self._space.block_tokens)
+        return () if found is None else found.at(k, threshold=candidate.confidence_threshold)
+
+    def _curves(self, load_id: str, candidate: Candidate) -> list[Curve]:
+        """Of every launch: those of the candidate's own kind first, then those of the reference's, then the others."""
+        kinds = [candidate, *([self._reference] if self._reference else [])]
+        return [
+            Curve(k=self._k(one), survival=one.cells[load_id].survival, kinship=self._kinship(one, kinds))
+            for one in self._booted
+            if load_id in one.cells and one.cells[load_id].survival
+        ]
+
+    def _kinship(self, one: Observation, kinds: Sequence[Candidate]) -> int:
+        launched = self._space.candidate(one.configuration_id)
+        alike = (at for at, kind in enumerate(kinds) if _differs_in_depth_alone(launched, kind))
+        return next(alike, len(kinds))
+
+    def _k(self, one: Observation) -> int:
+        return self._space.candidate(one.configuration_id).num_speculative_tokens
+
+    def _speculating_reference(self) -> Candidate | None:
+        launched = [self._space.candidate(one.configuration_id) for one in self._booted]
+        speculating = [one for one in launched if one.num_speculative_tokens]
+        named = [one for one in speculating if one.configuration_id == self._space.reference_id]
+        return next(iter(named or speculating), None)
+
+    def _mean_ttft_s(self, load_id: str) -> float | None:
+        seen = [math.log(one.cells[load_id].ttft_s) for one in self._booted if load_id in one.cells]
+        return math.exp(float(np.mean(seen))) if seen else None
+
+    def _samples(self) -> list[StepSample]:
+        return [
+            StepSample(
+                launch=number,
+                candidate=self._space.candidate(one.configuration_id),
+                cell=self._cells[load_id],
+                step_s=seen.step_s,
+            )
+            for number, one in enumerate(self._booted)
+            for load_id, seen in one.cells.items()
+            if load_id in self._cells
+        ]
+
+
+def _differs_in_depth_alone(one: Candidate, other: Candidate) -> bool:
+    skip = "num_speculative_tokens"
+    left = {name: value for name, value in one.knobs.items() if name != skip}
+    return left == {name: value for name, value in other.knobs.items() if name != skip}

@@ -1,0 +1,142 @@
+"""What a step costs at a depth that was never launched: a straight line in the tokens of the step. Pure.
+
+Bayesian linear regression with weak priors. A step of c streams at depth k costs
+
+    T / T_reference = A(cell) + (B0 + B1 log2 c) (n - n_reference) / c - [k = 0] O + u(launch) + rest
+
+with n = c (k + 1) tokens, or that number rounded up to the next captured CUDA graph: both are fitted, and the one that
+explains the launches better is used. ``u`` is how slow a launch happened to be as a whole: a curve through several
+launches is less noisy than any of them. O is what a drafter costs at any depth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.records.observation import Candidate, SearchCell
+
+LAUNCH_SD = 0.03
+_REST_SD = 0.03  # of one cell in one launch
+_CELL_SD = 0.05
+_SLOPE, _SLOPE_SD = 0.045, 0.03  # for each further token of a stream, of the step at the reference depth
+_SLOPE_BY_DOUBLING_SD = 0.015
+_DRAFTER, _DRAFTER_SD = 0.08, 0.08
+_VERIFYING_SHARE = 0.5  # of what a further drafted token costs; the rest is drafting it
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSample:
+    """The step time of one cell in one launch."""
+
+    launch: int
+    candidate: Candidate
+    cell: SearchCell
+    step_s: float
+
+
+class StepModel:
+    """Step times of every depth in every cell that was measured at least once."""
+
+    def __init__(self, samples: Sequence[StepSample], *, reference: Candidate) -> None:
+        """Fit the samples.
+
+        Args:
+            samples: of all launches.
+            reference: a candidate that speculates, and that was launched.
+        """
+        self._reference = reference
+        self._cells = list(dict.fromkeys(sample.cell.load_id for sample in samples))
+        self._at = {load_id: at for at, load_id in enumerate(self._cells)}
+        self._launches = max((sample.launch for sample in samples), default=-1) + 1
+        self._scales = _scales(samples, reference)
+        usable = [sample for sample in samples if sample.cell.load_id in self._scales]
+        fits = [self._fit(usable, padded=padded) for padded in (False, True)]
+        known = all(sample.candidate.captured_tokens for sample in usable if sample.candidate.num_speculative_tokens)
+        self._padded = bool(known and fits[1].evidence > fits[0].evidence)
+        self._mean = fits[self._padded].mean
+
+    @property
+    def padded(self) -> bool:
+        """Whether steps cost what their CUDA graph costs, rather than what their tokens do."""
+        return self._padded
+
+    def step_s(self, candidate: Candidate, cell: SearchCell, *, verified: float | None = None) -> float | None:
+        """Return the expected step time; None where the cell was never measured.
+
+        Args:
+            candidate: the configuration.
+            cell: the load.
+            verified: drafted tokens that are verified, where a threshold cuts some; those are drafted all the same.
+        """
+        if cell.load_id not in self._scales:
+            return None
+        row = self._row(candidate, cell, None, padded=self._padded)
+        if verified is not None and verified < candidate.num_speculative_tokens:
+            spared = _VERIFYING_SHARE * (candidate.num_speculative_tokens - verified)
+            row[len(self._cells)] -= spared
+            row[len(self._cells) + 1] -= spared * math.log2(cell.concurrency)
+        return self._scales[cell.load_id] * max(0.05, float(row @ self._mean))
+
+    def _fit(self, samples: Sequence[StepSample], *, padded: bool) -> _Fit:
+        rows = np.array([self._row(one.candidate, one.cell, one.launch, padded=padded) for one in samples])
+        targets = np.array([one.step_s / self._scales[one.cell.load_id] for one in samples])
+        return _posterior(rows, targets, self._prior())
+
+    def _prior(self) -> tuple[Vector, Vector]:
+        cells = len(self._cells)
+        mean = np.array([1.0] * cells + [_SLOPE, 0.0, _DRAFTER] + [0.0] * self._launches)
+        sd = [_CELL_SD] * cells + [_SLOPE_SD, _SLOPE_BY_DOUBLING_SD, _DRAFTER_SD] + [LAUNCH_SD] * self._launches
+        return mean, np.array(sd)
+
+    def _row(self, candidate: Candidate, cell: SearchCell, launch: int | None, *, padded: bool) -> Vector:
+        row = np.zeros(len(self._cells) + 3 + self._launches)
+        row[self._at[cell.load_id]] = 1.0
+        more = (_tokens(candidate, cell, padded) - _tokens(self._reference, cell, padded)) / cell.concurrency
+        row[len(self._cells)] = more
+        row[len(self._cells) + 1] = more * math.log2(cell.concurrency)
+        row[len(self._cells) + 2] = -1.0 if candidate.num_speculative_tokens == 0 else 0.0
+        if launch is not None:
+            row[len(self._cells) + 3 + launch] = 1.0
+        return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fit:
+    mean: Vector
+    evidence: float  # logarithm of the marginal likelihood
+
+
+def _posterior(rows: Vector, targets: Vector, prior: tuple[Vector, Vector]) -> _Fit:
+    mean, sd = prior
+    spread = rows * sd**2
+    covariance = spread @ rows.T + _REST_SD**2 * np.eye(len(rows))
+    lack = targets - rows @ mean
+    factor = np.linalg.cholesky(covariance)
+    solved = np.linalg.solve(factor.T, np.linalg.solve(factor, lack))
+    evidence = -0.5 * float(lack @ solved) - float(np.log(np.diag(factor)).sum())
+    return _Fit(mean=mean + spread.T @ solved, evidence=evidence)
+
+
+def _scales(samples: Sequence[StepSample], reference: Candidate) -> Mapping[str, float]:
+    """The step of each cell at the reference depth, else at any: only the order of magnitude matters."""
+    scales: dict[str, float] = {}
+    for sample in samples:
+        scales.setdefault(sample.cell.load_id, sample.step_s)
+    for sample in samples:
+        if sample.candidate.configuration_id == reference.configuration_id:
+            scales[sample.cell.load_id] = sample.step_s
+    return scales
+
+
+def _tokens(candidate: Candidate, cell: SearchCell, padded: bool) -> float:
+    tokens = cell.concurrency * (candidate.num_speculative_tokens + 1)
+    if not padded or candidate.num_speculative_tokens == 0:
+        return tokens
+    return next((width for width in candidate.captured_tokens if width >= tokens), tokens)

@@ -1,0 +1,113 @@
+"""A launch as a search sees it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from harness.records.cell import LoadPoint
+from harness.records.launch import LaunchRecord
+from harness.records.observation import CellObservation, Observation, SearchCell
+from harness.records.summary import CellSummary, TrialMetrics
+from harness.records.verdict import AskedLimit
+from harness.stats.limits import statistic_of
+from harness.stats.paired import Measured
+
+_MEASURED = ("measured",)
+
+
+def observation_of(
+    launches: Sequence[LaunchRecord],
+    cells: Iterable[CellSummary],
+    *,
+    limits: Sequence[AskedLimit] = (),
+    measured: Mapping[tuple[str, str], Measured] | None = None,
+) -> Observation:
+    """Return what the boots of one planned launch showed: the last one counts, an earlier slow one was given back.
+
+    Args:
+        launches: its boots, at least one.
+        cells: of the run.
+        limits: bounds of the sweep.
+        measured: trials by launch and load, to judge the limits by; None: they are not judged.
+    """
+    last = launches[-1]
+    configuration_id = last.configuration.configuration_id
+    seen: dict[str, CellObservation] = {}
+    for cell in cells:
+        if cell.cell.configuration.configuration_id != configuration_id:
+            continue
+        for trial in cell.valid_trials:
+            found = cell_of(trial.metrics) if trial.launch_id == last.launch_id else None
+            if found is not None:
+                seen[cell.cell.load.load_id] = found
+    booted = last.outcome in _MEASURED or bool(seen)
+    return Observation(
+        configuration_id=configuration_id,
+        booted=booted,
+        cells=seen,
+        reason=None if booted else last.reason or last.outcome.replace("_", " "),
+        slo_excess=_excess(limits, seen, last.launch_id, measured or {}),
+    )
+
+
+def search_cells(
+    loads: Iterable[LoadPoint], weights: Mapping[str, float], *, output_tokens: Mapping[str, float] | None = None
+) -> tuple[SearchCell, ...]:
+    """Return the loads as a search weighs them; without weights every one counts the same."""
+    every = list(loads)
+    return tuple(
+        SearchCell(
+            load_id=load.load_id,
+            weight=weights.get(load.load_id, 0.0) if weights else 1 / len(every),
+            context_tokens=load.context_tokens,
+            concurrency=load.concurrency,
+            output_tokens=(output_tokens or {}).get(load.load_id, float(load.output.tokens)),
+        )
+        for load in every
+    )
+
+
+def cell_of(metrics: TrialMetrics) -> CellObservation | None:
+    """Return a trial's figures as a search uses them; None where it has no rate or no time to first token."""
+    values = metrics.values
+    ttft_s, rate = values.get("ttft_s"), values.get("decode_tokens_per_s")
+    if ttft_s is None or not rate or not math.isfinite(rate):
+        return None
+    survival = metrics.by_position or ()
+    tokens = values.get("delivered_per_step") or values.get("acceptance_length")
+    return CellObservation(
+        ttft_s=ttft_s, tpot_s=1 / rate, tokens_per_step=tokens or 1.0 + sum(survival), survival=tuple(survival)
+    )
+
+
+def _excess(
+    limits: Sequence[AskedLimit],
+    seen: Mapping[str, CellObservation],
+    launch_id: str,
+    measured: Mapping[tuple[str, str], Measured],
+) -> dict[str, float]:
+    """By limit, the worst over cells: how far the bound is broken, 0.1 being ten percent; below 0 it is kept."""
+    found: dict[str, float] = {}
+    for limit in limits:
+        for load_id in seen:
+            rows = [measured[launch_id, load_id]] if (launch_id, load_id) in measured else []
+            value = statistic_of(limit, rows)
+            if value is None:
+                continue
+            over = [value / limit.at_most - 1] if limit.at_most else []
+            over += [1 - value / limit.at_least] if limit.at_least else []
+            for each in over:
+                found[limit.name] = max(each, found.get(limit.name, -1.0))
+    return found
+
+
+def median_output_tokens(cells: Iterable[CellSummary]) -> dict[str, float]:
+    """Return how long answers were, by load id: of natural length nobody knows before."""
+    counts: dict[str, list[float]] = {}
+    for cell in cells:
+        tokens = cell.values.get("output_tokens")
+        if tokens is not None:
+            counts.setdefault(cell.cell.load.load_id, []).append(tokens)
+    return {load_id: median(of) for load_id, of in counts.items()}
