@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ class Rig:
     tail_ratio: float = 0.02  # of the requests
     tail_factor: float = 1.5
     interaction_sd: float = 0.0  # of the effect, from prompt to prompt
+    within: Mapping[int, float] = field(default_factory=lambda: dict(WITHIN_BY_CONCURRENCY))
+    prompts: int = PROMPTS  # of each load
 
     @property
     def words(self) -> str:
@@ -47,13 +50,13 @@ class Draw:
         self._name = name
         self._drawn = 0
         rng = generator(seed, name, "prompts")
-        self._prompts = {c: PROMPT_SD * rng.standard_normal(PROMPTS) for c in WITHIN_BY_CONCURRENCY}
-        self._shifts = {c: rig.interaction_sd * rng.standard_normal(PROMPTS) for c in WITHIN_BY_CONCURRENCY}
+        self._prompts = {c: PROMPT_SD * rng.standard_normal(rig.prompts) for c in rig.within}
+        self._shifts = {c: rig.interaction_sd * rng.standard_normal(rig.prompts) for c in rig.within}
 
     def arm(self, launches: int, *, gain_ratio: float = 0.0) -> Tables:
         """Return the tables of an arm that is faster than the law by ``gain_ratio``."""
         rows = [self._launch(gain_ratio) for _ in range(launches)]
-        return [np.stack([row[c] for row in rows]) for c in WITHIN_BY_CONCURRENCY]
+        return [np.stack([row[c] for row in rows]) for c in self._rig.within]
 
     def floor(self, launches: int = FLOOR_LAUNCHES) -> NoiseFloor:
         """Return the noise floor that an A/A of this rig would store for the total."""
@@ -70,9 +73,9 @@ class Draw:
         launch = math.log(launch_factor(noise, seed=self._seed, launch_key=key) * (SLOW_FACTOR if slow else 1.0))
         gained = math.log1p(gain_ratio)
         row = {}
-        for concurrency, within in WITHIN_BY_CONCURRENCY.items():
+        for concurrency, within in rig.within.items():
             law = replace(noise, step_sd=within)
-            rest = np.log([step_factor(law, rng) for _ in range(PROMPTS)])
+            rest = np.log([step_factor(law, rng) for _ in range(rig.prompts)])
             shift = self._shifts[concurrency] if gain_ratio else 0.0
             row[concurrency] = gained - launch - self._prompts[concurrency] - rest - shift
         return row

@@ -1,15 +1,18 @@
 """Does the method of verdicts keep its promises? Simulated comparisons, as Markdown tables for docs/verdicts.md.
 
-    python -m benchmarks.verdicts                 # all tables, 1,000 comparisons a row (about 15 minutes)
+    python -m benchmarks.verdicts                 # all tables, 1,000 comparisons a row (20 minutes on two quiet cores)
     python -m benchmarks.verdicts --comparisons 100 --only alarms
 
 Series are drawn by the simulator's noise law (benchmarks.series) and fed to the pure functions that the commands use.
+The table of two levels makes comparisons with the real `harness ab` in virtual time (benchmarks.commanded), and the
+same number from series as noisy as those.
 A limit fails where the exact binomial 95 % bound of the observed rate lies wholly beyond it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -20,7 +23,8 @@ from statistics import fmean
 import numpy as np
 from scipy import stats
 
-from benchmarks.series import WITHIN_BY_CONCURRENCY, Draw, Rig, Tables, true_floor
+from benchmarks.commanded import Asked, Said, launch_sd, said_by_command
+from benchmarks.series import Draw, Rig, Tables, true_floor
 from harness.records.verdict import Effect, NoiseFloor, Verdict
 from harness.stats.compare import BLOCK_LAUNCHES
 from harness.stats.effect import Basis, weighted_effect
@@ -29,7 +33,6 @@ from harness.stats.sequential import levels_of
 from harness.stats.verdict import verdict_of
 
 MARGIN_RATIO = 0.03
-WEIGHTS = [1 / len(WITHIN_BY_CONCURRENCY)] * len(WITHIN_BY_CONCURRENCY)
 A_A_DEGREES = 5.0
 PROCESSES = 2
 
@@ -86,7 +89,7 @@ def _judged(trial: Trial, base: Tables, candidate: Tables, floor: NoiseFloor | N
         effect = weighted_effect(
             [table[:count] for table in base],
             [table[:count] for table in candidate],
-            WEIGHTS,
+            [1 / len(base)] * len(base),
             basis=Basis(floor=floor, levels=levels),
         )
         verdict = verdict_of(effect, MARGIN_RATIO)
@@ -140,14 +143,15 @@ class Table:
     head: Sequence[str]
     rows: list[list[str]] = field(default_factory=list)
     kept: bool = True
+    judged: bool = True  # False: for information
 
-    def add(self, cells: Iterable[object], *, kept: bool) -> None:
+    def add(self, cells: Iterable[object], *, kept: bool = True) -> None:
         """Append a row."""
-        self.rows.append([*map(str, cells), "kept" if kept else "**broken**"])
+        self.rows.append([*map(str, cells), *(["kept" if kept else "**broken**"] if self.judged else [])])
         self.kept = self.kept and kept
 
     def __str__(self) -> str:
-        head = [*self.head, "limit"]
+        head = [*self.head, *(["limit"] if self.judged else [])]
         lines = [f"### {self.title}", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
         return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in self.rows), ""])
 
@@ -247,6 +251,7 @@ def beyond_table(comparisons: int, pool: ProcessPoolExecutor | None = None) -> T
     table = Table(
         title=f"Beyond the promise, for information, {comparisons} comparisons a row",
         head=("rig", "noise floor", "launches an arm", "better or worse", "coverage"),
+        judged=False,
     )
     for rig, stored, words in (
         (Rig(launch_sd=0.045), False, "4.5 %, no slow launch"),
@@ -258,8 +263,82 @@ def beyond_table(comparisons: int, pool: ProcessPoolExecutor | None = None) -> T
             found = outcomes(Trial(rig=rig, launches=launches, stored_floor=stored, gain_ratio=gain), comparisons, pool)
             alarms, covered = sum(one.alarm for one in found), sum(one.covered for one in found)
             floor = "A/A of 6" if stored else "assumed 3 %"
-            table.add([words, floor, launches, share(alarms, len(found)), share(covered, len(found))], kept=True)
+            table.add([words, floor, launches, share(alarms, len(found)), share(covered, len(found))])
     return table
+
+
+COMMANDED = 50  # comparisons of a row through the command, at most
+SIX = "num_speculative_tokens=6"
+ROWS = (  # what is compared, in words; arms; launches of each, looks on the way; A/A of six before it
+    ("nothing", f"{SIX} swa_prefix=1", 2, False, True),
+    ("nothing", f"{SIX} swa_prefix=1", 4, True, False),
+    ("k = 3 for 6", "num_speculative_tokens=3", 4, True, False),
+)
+
+
+def command_table(comparisons: int, pool: ProcessPoolExecutor | None = None) -> Table:
+    """Return rates of comparisons through the real command beside those of series that are as noisy."""
+    count = min(comparisons, COMMANDED)
+    table = Table(
+        title=f"Two levels: {count} comparisons through `harness ab` in virtual time, and {comparisons} from series",
+        head=("differs", "noise floor", "launches an arm", "level", "estimate", "better or worse", "coverage"),
+    )
+    with contextlib.ExitStack() as stack:
+        pool = pool or stack.enter_context(ProcessPoolExecutor(PROCESSES))
+        for words, candidate, launches, sequential, measured in ROWS:
+            asked = Asked(
+                base=SIX, candidate=candidate, launches=launches, sequential=sequential, measured_floor=measured
+            )
+            said = said_by_command(asked, range(1, count + 1), pool)
+            _add_levels(table, words, asked, said, _series_like(asked, said, comparisons, pool, words == "nothing"))
+    return table
+
+
+def _series_like(
+    asked: Asked, said: Sequence[Said], comparisons: int, pool: ProcessPoolExecutor, nothing: bool
+) -> list[Outcome]:
+    """Comparisons of series with the launches' law of the scenario, and requests as noisy as the command's."""
+    within = {c: math.sqrt(fmean(one.within[c] ** 2 for one in said)) for c in said[0].within}
+    rig = Rig(launch_sd=launch_sd(), within=within, prompts=said[0].prompts, tail_ratio=0.0)
+    gain = 0.0 if nothing else math.expm1(fmean(_estimate(one) for one in said))
+    trial = Trial(
+        rig=rig,
+        launches=asked.launches,
+        sequential=asked.sequential,
+        stored_floor=asked.measured_floor,
+        gain_ratio=gain,
+    )
+    return outcomes(trial, comparisons, pool)
+
+
+def _estimate(one: Said) -> float:
+    assert one.comparison.effect is not None
+    return one.comparison.effect.log_ratio
+
+
+def _add_levels(table: Table, words: str, asked: Asked, said: Sequence[Said], series: Sequence[Outcome]) -> None:
+    estimates = [_estimate(one) for one in said]
+    mean = 0.0 if words == "nothing" else fmean(estimates)
+    # Of a difference nobody knows the truth: each interval is held against the mean of all the other estimates.
+    truths = [0.0 if words == "nothing" else (sum(estimates) - own) / (len(said) - 1) for own in estimates]
+    effects = [one.comparison.effect for one in said]
+    covered = sum(e is not None and e.low <= t <= e.high for e, t in zip(effects, truths, strict=True))
+    alarms = sum(one.comparison.verdict in ("better", "worse") for one in said)
+    alike = sum(one.alarm for one in series), sum(one.covered for one in series)
+    kept = _overlap((alarms, len(said)), (alike[0], len(series)))
+    kept = kept and _overlap((covered, len(said)), (alike[1], len(series)))
+    floor = "A/A of 6" if asked.measured_floor else "assumed 3 %"
+    number = f"up to {asked.launches}, sequential" if asked.sequential else str(asked.launches)
+    spread = f"{math.expm1(fmean(estimates)):+.1%}"
+    table.add([words, floor, number, "command", spread, share(alarms, len(said)), share(covered, len(said))], kept=kept)
+    rates = (share(alike[0], len(series)), share(alike[1], len(series)))
+    table.add([words, floor, number, "series", f"{math.expm1(mean):+.1%}", *rates], kept=kept)
+
+
+def _overlap(one: tuple[int, int], two: tuple[int, int]) -> bool:
+    """Whether the exact intervals of two shares have a value in common."""
+    first, second = bounds(*one), bounds(*two)
+    return first[0] <= second[1] and second[0] <= first[1]
 
 
 TABLES: dict[str, Callable[[int, ProcessPoolExecutor | None], Table]] = {
@@ -267,6 +346,7 @@ TABLES: dict[str, Callable[[int, ProcessPoolExecutor | None], Table]] = {
     "detection": detection_table,
     "equivalence": equivalence_table,
     "beyond": beyond_table,
+    "command": command_table,
 }
 
 

@@ -112,7 +112,7 @@ def test_the_three_profiles_are_named_and_one_is_in_the_grid() -> None:
 
 def test_before_after_are_two_arms_of_one_server_but_for_speculation() -> None:
     plan = plan_of("before_after")
-    assert sorted(each.name or "" for each in plan.configurations) == ["no_speculation", "shipped"]
+    assert sorted(each.name or "" for each in plan.configurations) == ["no_speculation", "today"]
 
 
 def test_confidence_is_refused_on_an_image_that_ignores_it(capsys: pytest.CaptureFixture[str]) -> None:

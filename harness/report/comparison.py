@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from statistics import fmean
 
+from harness.records.cell import NUM_SPECULATIVE_TOKENS
 from harness.records.noise import StoredNoise
 from harness.records.verdict import Arm, Comparison, Effect, Verdict
 from harness.report.comparison_tables import (
@@ -28,7 +29,7 @@ from harness.report.comparison_words import (
     visible_words,
 )
 from harness.report.facts import RunFacts
-from harness.report.labels import Labels, counted, load_order
+from harness.report.labels import ONLY_ONE, Labels, counted, load_order
 from harness.report.models import ComparisonView, DoubtCase, Headline, NextStep
 from harness.stats.power import MOST_LAUNCHES, launches_for_no_difference, launches_to_see
 from harness.stats.verdict import verdict_of
@@ -54,10 +55,21 @@ def named(comparison: Comparison, labels: Labels) -> Comparison:
     """Return the comparison with arms called as on the rest of the page."""
     tails = (" (A)", " (B)") if comparison.same else ("", "")
     base, candidate = (
-        replace(arm, name=(arm.configuration.name or labels.configuration(arm.configuration)) + tail)
+        replace(arm, name=_arm_name(arm, comparison.factors, labels) + tail)
         for arm, tail in zip((comparison.base, comparison.candidate), tails, strict=True)
     )
     return replace(comparison, base=base, candidate=candidate)
+
+
+def _arm_name(arm: Arm, factors: tuple[str, ...], labels: Labels) -> str:
+    """By the name of the sweep, else as on the rest of the page, else by what makes it the other arm."""
+    knobs = arm.configuration.knobs
+    label = arm.configuration.name or labels.configuration(arm.configuration)
+    if arm.configuration.name is not None:
+        return label
+    others = [f"{name}={knobs[name]}" for name in factors if name in knobs and name != NUM_SPECULATIVE_TOKENS]
+    unsaid = [words for words in others if words not in label]
+    return ", ".join([*([] if label == ONLY_ONE and unsaid else [label]), *unsaid])
 
 
 def comparison_headline(comparison: Comparison, facts: RunFacts) -> Headline:

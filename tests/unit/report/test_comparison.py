@@ -283,3 +283,23 @@ def test_no_more_launches_are_needed_once_the_verdict_stands() -> None:
 
 def test_percent() -> None:
     assert [percent(math.log(ratio)) for ratio in (1.1, 0.9, 1.0)] == ["+10.0 %", "-10.0 %", "+0.0 %"]
+
+
+def test_an_arm_without_a_name_is_called_by_what_makes_it_another() -> None:
+    knobs = {**CANDIDATE.knobs, "max_num_seqs": 4}
+    unnamed = Configuration(recipe=BASE.recipe, knobs=knobs)
+    run = ab_run(EVEN[:2], FASTER[:2])
+    asked = comparison(candidate_id=unnamed.configuration_id, factors=("max_num_seqs",))
+    assert run.plan is not None
+    run = replace(
+        run,
+        plan=replace(run.plan, comparison=asked),
+        launches=tuple(
+            replace(one, configuration=unnamed) if one.configuration == CANDIDATE else one for one in run.launches
+        ),
+        trials=tuple(
+            replace(one, cell=replace(one.cell, configuration=unnamed)) if one.cell.configuration == CANDIDATE else one
+            for one in run.trials
+        ),
+    )
+    assert "k=5, max_num_seqs=4 is better than four" in view_of(run).headline.result
