@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.cli.comparing import stored_comparison
+from harness.cli.comparing import stored_comparison, stored_confirmation
 from harness.cli.loading import summaries_of
 from harness.cli.streams import shown_if_possible
 from harness.errors import InputError
@@ -42,7 +42,8 @@ def report_run(folder: RunFolder, root: Path) -> tuple[RunData, tuple[CellSummar
         raise InputError(f"run {folder.run_id} has measured nothing", hint="Resume it, or start it again.")
     cells = summaries_of(run)
     stored = Stored(run=run, cells=cells)
-    facts = run_facts(run, cells, stored_comparison(folder, run, cells), measured_noise(stored))
+    comparison, tuned = stored_comparison(folder, run, cells), stored_confirmation(folder, run, cells)
+    facts = run_facts(run, cells, comparison, measured_noise(stored), tuned)
     view = report_view(facts, variables=_variables(run.manifest.recipe))
     directory = report_directory(
         root, date=run.manifest.started_at[:10], sweep=run.manifest.sweep, run_id=folder.run_id

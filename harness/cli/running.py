@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ from harness.run.checking import Checks
 from harness.run.driver import EngineDriver, RehearsalDriver
 from harness.run.kept_texts import KeptTexts
 from harness.run.outcome import exit_code
-from harness.run.session import ChosenLaunch, SessionTask, Tools, run_session
+from harness.run.session import Choose, SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
 from harness.simulator.loop import VirtualClock, run_virtual
 from harness.stats.cells import valid_trial_ids
@@ -217,7 +217,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         await run_session(task, tools)
 
 
-def _chooser(run: _Run, clock: Clock) -> Callable[[], ChosenLaunch | None] | None:
+def _chooser(run: _Run, clock: Clock) -> Choose | None:
     if run.planned.plan.tune is None:
         return None
     from harness.cli.tuning import LaunchChooser  # optuna takes a second to import, which no other command waits for

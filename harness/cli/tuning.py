@@ -19,7 +19,7 @@ from harness.records.observation import CellObservation, Observation
 from harness.records.plan import Plan, PlannedLaunch, PlannedTrial
 from harness.records.summary import CellSummary
 from harness.records.trial import TrialRecord
-from harness.records.tune import PlannedTune, TuneStep
+from harness.records.tune import SEARCH_ENDED, PlannedTune, TuneStep
 from harness.run.session import ChosenLaunch
 from harness.run.setup import PlannedSweep
 from harness.run.tuning import candidates_of
@@ -81,10 +81,11 @@ class LaunchChooser:
         )
         self._tuner = Tuner(self._study, search)
         self._pending: _Pending | None = None
+        self._said = False
         self._tell_left(read_run(folder))
 
-    def __call__(self) -> ChosenLaunch | None:
-        """Return the next launch; None where the search has ended and its finalists are confirmed."""
+    def __call__(self) -> ChosenLaunch | str | None:
+        """Return the next launch; once, why the search ended; None where its finalists are confirmed."""
         run = read_run(self._folder)
         cells = summaries_of(run)
         self._tell_pending(run, cells)
@@ -93,6 +94,9 @@ class LaunchChooser:
             proposal = self._tuner.next()
             if proposal is not None:
                 return self._searched(proposal)
+            if not self._said:
+                self._said = True
+                return self._ended_words()
         return self._next_confirmation(run)
 
     # -- search --------------------------------------------------------------------------------------------------------
@@ -186,6 +190,12 @@ class LaunchChooser:
                 where=self._folder.run_id,
                 hint="Look at their logs, mend what they have in common, then carry on with --resume.",
             )
+
+    def _ended_words(self) -> str:
+        shares = self._study.importances()
+        knobs = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        weighed = f". What moved the objective, as far as so few launches can tell: {knobs}" if knobs else ""
+        return f"{SEARCH_ENDED}: {self._tuner.ended_because}{weighed}"
 
     # -- confirmation --------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from harness.records.observation import Phase
 from harness.records.verdict import AskedLimit
 
+SEARCH_ENDED = "the search ended"  # how the note begins that says why
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTune:

@@ -16,21 +16,21 @@ _OPTION = "--speculative-config"
 EngineVariables = Callable[[Configuration], Mapping[str, str]]  # what carries a configuration's knobs; k = 0 is absent
 
 
-def best_env(reading: Reading, result: str, *, variables: EngineVariables | None = None) -> str | None:
+def best_env(
+    reading: Reading, configuration: Configuration, result: str, *, variables: EngineVariables | None = None
+) -> str | None:
     """Return the content of best.env.
 
     Args:
         reading: the run.
+        configuration: the best one.
         result: the headline, which goes into a comment together with its standing.
         variables: by which the recipe's scripts read a configuration, where it is set up by variables.
             Without it the value of ``--speculative-config`` is taken from the command that was launched.
 
     Returns:
-        None where nothing is best, or where neither form is known.
+        None where neither form is known.
     """
-    if reading.best is None:
-        return None
-    configuration = reading.best.configuration
     lines = _assigned(configuration, variables) if variables else _options(reading, configuration)
     if lines is None:
         return None

@@ -15,7 +15,9 @@ from harness.records.noise import StoredNoise
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
 from harness.records.trial import TrialRecord
+from harness.records.tune import TuneStep
 from harness.records.verdict import Comparison
+from harness.stats.confirm import Confirmed
 from harness.stats.overview import (
     ASSUMED_LAUNCH_SIGMA_RATIO,
     Overview,
@@ -67,6 +69,8 @@ class RunFacts:
     checks: tuple[CheckRecord, ...] = ()
     comparison: Comparison | None = None  # of two arms, where the run is one of ab or compare
     noise: StoredNoise | None = None  # what an A/A found
+    tuned: Confirmed | None = None  # what a search confirmed
+    tune_steps: tuple[TuneStep, ...] = ()
 
     @property
     def standings(self) -> tuple[Standing, ...]:
@@ -99,6 +103,7 @@ def run_facts(
     cells: tuple[CellSummary, ...],
     comparison: Comparison | None = None,
     noise: StoredNoise | None = None,
+    tuned: Confirmed | None = None,
 ) -> RunFacts:
     """Return what a report needs of a stored run.
 
@@ -107,6 +112,7 @@ def run_facts(
         cells: what stats.cells makes of its trials.
         comparison: of its arms, where it has two.
         noise: what it found of its rig, where it is an A/A.
+        tuned: what it confirmed, where it is a search.
     """
     plan = run.plan or _nothing_planned(run.manifest)
     overview = best_by_workload(cells, incumbent_id=_incumbent_id(plan, cells), weights=plan.weights or None)
@@ -123,6 +129,8 @@ def run_facts(
         checks=run.checks,
         comparison=comparison,
         noise=noise,
+        tuned=tuned,
+        tune_steps=run.tune_steps,
     )
 
 

@@ -268,6 +268,16 @@ class ComparisonView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TunedView:
+    """A search: its finalists, its launches, and what is best where."""
+
+    finalists: TableView | None  # None: nothing was worth confirming
+    steps: TableView
+    best_by_load: TableView
+    depth_by_streams: TableView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestConfiguration:
     """The configuration that a best.env is written for."""
 
@@ -316,6 +326,7 @@ class ReportView:
     best: BestConfiguration | None
     checks: tuple[CheckView, ...] = ()
     comparison: ComparisonView | None = None
+    tuned: TunedView | None = None
 
     @property
     def drawn(self) -> tuple[AnyFigure, ...]:

@@ -30,7 +30,7 @@ from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
 from harness.report.design_view import design_table
 from harness.report.labels import Labels, counted, labels_of, words
-from harness.report.models import DoubtGroup, ReportView
+from harness.report.models import DoubtGroup, ReportView, TunedView
 from harness.report.plan_view import MOST_ROWS, cost_lines, plan_line, planned_launches, visible_lines
 from harness.report.progress import ProgressState, event_words
 from harness.report.screen_table import print_table
@@ -179,7 +179,9 @@ def print_result(view: ReportView, console: Console | None = None, *, report: Pa
     """Print the result table, its doubts, what was found and what to run next, and where the report lies."""
     console = console or stderr_console()
     console.print()
-    if view.comparison is not None:
+    if view.tuned is not None:
+        _print_search(view.tuned, console)
+    elif view.comparison is not None:
         print_table(view.comparison.noise or view.comparison.cells, console)
     else:
         print_cells(view, console)
@@ -197,6 +199,13 @@ def print_result(view: ReportView, console: Console | None = None, *, report: Pa
         console.print(Text(f"  {one_line(view.headline.next_step.command)}", style="cyan"), soft_wrap=True)
     if report is not None:
         console.print(Text(f"Report: {report}"), soft_wrap=True)
+
+
+def _print_search(view: TunedView, console: Console) -> None:
+    print_table(view.steps, console)
+    if view.finalists is not None:
+        console.print()
+        print_table(view.finalists, console)
 
 
 def print_cells(view: ReportView, console: Console | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.records.cell import Configuration
 from harness.records.metrics import BY_POSITION, METRICS
+from harness.records.verdict import Comparison
 from harness.report.best import EngineVariables, best_env
 from harness.report.check_view import check_views
 from harness.report.comparison import comparison_headline, comparison_view, named
@@ -24,6 +25,7 @@ from harness.report.reading import Reading, read
 from harness.report.session import drafts_table
 from harness.report.tables import cells_table, configurations_table, launches_table, overview_table
 from harness.report.timeline import timeline
+from harness.report.tuned import picked, tuned_headline, tuned_view
 
 
 def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) -> ReportView:
@@ -35,7 +37,8 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
     """
     reading = read(facts)
     comparison = named(facts.comparison, reading.labels) if facts.comparison else None
-    found = comparison_headline(comparison, facts) if comparison else headline(reading)
+    found = _headline(reading, comparison)
+    compared = comparison if comparison else _leading(reading)
     return ReportView(
         title=f"{facts.manifest.sweep} on {facts.manifest.recipe}",
         sweep_hash=facts.manifest.sweep_sha256[:12],
@@ -60,9 +63,24 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
         figures=figures(reading),
         timeline=timeline(reading),
         best=None if comparison and comparison.same else _best(reading, found, variables),
-        comparison=comparison_view(comparison, reading.labels, facts.noise) if comparison else None,
+        comparison=comparison_view(compared, reading.labels, facts.noise) if compared else None,
+        tuned=tuned_view(reading) if facts.plan.tune else None,
         checks=check_views(reading),
     )
+
+
+def _headline(reading: Reading, comparison: Comparison | None) -> Headline:
+    if reading.facts.plan.tune is not None:
+        return tuned_headline(reading)
+    return comparison_headline(comparison, reading.facts) if comparison else headline(reading)
+
+
+def _leading(reading: Reading) -> Comparison | None:
+    """Of a search, the finalist that is shown cell by cell."""
+    found = reading.facts.tuned
+    if found is None or not found.comparisons:
+        return None
+    return named(found.pick or found.comparisons[0], reading.labels)
 
 
 def _facts_line(facts: RunFacts) -> str:
@@ -142,12 +160,13 @@ def _metric_words(names: list[str]) -> str:
 
 
 def _best(reading: Reading, found: Headline, variables: EngineVariables | None) -> BestConfiguration | None:
-    if reading.best is None:
+    searched = reading.facts.plan.tune is not None
+    configuration = picked(reading) if searched else reading.best.configuration if reading.best else None
+    if configuration is None:
         return None
-    configuration = reading.best.configuration
     return BestConfiguration(
         label=reading.labels.configuration(configuration),
         configuration=configuration,
         standing=found.standing,
-        env=best_env(reading, found.result, variables=variables),
+        env=best_env(reading, configuration, found.result, variables=variables),
     )

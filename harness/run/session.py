@@ -73,7 +73,7 @@ class SessionTask:
     checks: Checks = field(default_factory=dict)  # of each configuration, once
     earlier_checks: Sequence[CheckRecord] = ()  # of this run
     judge_round: JudgeRound | None = None  # before each further round: why it is not needed, or None
-    choose: Callable[[], ChosenLaunch | None] | None = None  # the next launch of a search; None: it has ended
+    choose: Choose | None = None  # of a search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,8 @@ class ChosenLaunch:
     alive: Callable[[], None]  # called after each trial: whoever shares the study sees that it goes on
 
 
+# The next launch of a search; a text is something to note before it is asked again; None: all is done.
+Choose = Callable[[], ChosenLaunch | str | None]
 # Is told how many rounds are done, and answers why the run may end with them. May raise HarnessError to stop it.
 JudgeRound = Callable[[int], str | None]
 
@@ -160,8 +162,11 @@ class _Session:
             name: check for name, check in self._task.checks.items() if (configuration_id, name) not in self._checked
         }
 
-    async def _launch_chosen(self, choose: Callable[[], ChosenLaunch | None]) -> None:
+    async def _launch_chosen(self, choose: Choose) -> None:
         while (chosen := choose()) is not None:
+            if isinstance(chosen, str):
+                self._note(chosen)
+                continue
             if not self._fits(chosen.planned):
                 return
             self._chosen = chosen

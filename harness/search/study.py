@@ -139,6 +139,13 @@ class SharedStudy:
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if known else None
 
+    def importances(self) -> dict[str, float]:
+        """Return what share of the objective's movement each knob has (PED-ANOVA); empty with too few launches."""
+        try:
+            return optuna.importance.get_param_importances(self._study)
+        except (ValueError, RuntimeError):
+            return {}
+
     def running_of(self, owner: str) -> list[int]:
         """Return the numbers of the trials that an owner, or a run (the end of an owner's name), left running."""
         return [trial.number for trial in self._running() if str(trial.user_attrs.get(_OWNER)).endswith(owner)]
