@@ -36,6 +36,8 @@ from harness.stats.verdict import verdict_of
 from harness.units import format_number, format_seconds
 
 _RUN_OPTIONS = ("--resume", "--launches")
+_SURE = 2.8  # standard errors of an effect that is found in 80 of 100 comparisons (1.96 + 0.84)
+_MOST_TIMES = 20
 
 
 def decided_words(comparison: Comparison) -> str | None:
@@ -157,7 +159,8 @@ def _doubt_words(comparison: Comparison) -> str:
     doubtful = sum(1 for cell in comparison.cells if cell.doubts)
     words = []
     if doubtful:
-        words.append(f"{doubtful} of {counted(len(comparison.cells), 'cell')} carry doubts")
+        carry = "carries" if doubtful == 1 else "carry"
+        words.append(f"{doubtful} of {counted(len(comparison.cells), 'cell')} {carry} doubts")
     words += [doubt.evidence for doubt in comparison.doubts if doubt.kind != "noise_assumed"]
     return "; ".join(words)[:1].upper() + "; ".join(words)[1:] + "." if words else ""
 
@@ -185,6 +188,8 @@ def _next_step(comparison: Comparison, facts: RunFacts) -> NextStep | None:
             command=_resumed(manifest.command, manifest.run_id),
             time=format_seconds((planned - done) * round_s),
         )
+    if _prompts_share(effect) > 1 / 2:
+        return _more_prompts(comparison, effect, facts)
     wanted = _launches_wanted(comparison, effect)
     if wanted is None:
         return None
@@ -192,6 +197,36 @@ def _next_step(comparison: Comparison, facts: RunFacts) -> NextStep | None:
         because=f"About {wanted} launches of each arm would tell; they have to be new ones.",
         command=shlex.join([*_plain(manifest.command), "--launches", str(wanted)]),
         time=format_seconds(wanted * round_s),
+    )
+
+
+def _launch_variance(effect: Effect) -> float:
+    return effect.noise.sigma_ratio**2 * sum(1 / count for count in effect.launches)
+
+
+def _prompts_share(effect: Effect) -> float:
+    """The part of the variance that more launches would leave as it is: the effect differs from prompt to prompt."""
+    return max(0.0, 1 - _launch_variance(effect) / effect.se**2) if effect.se else 0.0
+
+
+def _more_prompts(comparison: Comparison, effect: Effect, facts: RunFacts) -> NextStep:
+    """A run with as many launches and so many more prompts that the effect, or the margin, would be seen."""
+    plan, launches = facts.plan, min(effect.launches)
+    goal = max(abs(effect.log_ratio), math.log1p(comparison.margin_ratio)) / _SURE
+    room = max(goal**2 - _launch_variance(effect), (goal / 2) ** 2)
+    times = min(max(2, math.ceil(_prompts_share(effect) * effect.se**2 / room)), _MOST_TIMES)
+    sessions = sum(cell.load.recorded.conversations for cell in comparison.cells if cell.load.recorded)
+    more = (
+        f"workload.sample.sessions={sessions * times}" if sessions else f"repeat.drafts={plan.drafts_per_cell * times}"
+    )
+    took = [launch for launch in facts.launches if launch.outcome == "measured" and launch.total_s]
+    booting_s = fmean(launch.ready_s or 0.0 for launch in took) if took else 0.0
+    launch_s = booting_s + (_round_s(facts) / 2 - booting_s) * times
+    return NextStep(
+        because=f"The effect differs from prompt to prompt more than launches do: about {times} times as many prompts "
+        "would tell.",
+        command=shlex.join([*_without(facts.manifest.command, ("--resume",)), "--set", more]),
+        time=format_seconds(2 * launches * launch_s),
     )
 
 

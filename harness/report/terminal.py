@@ -182,7 +182,9 @@ def print_result(view: ReportView, console: Console | None = None, *, report: Pa
     if view.tuned is not None:
         _print_search(view.tuned, console)
     elif view.comparison is not None:
-        print_table(view.comparison.noise or view.comparison.cells, console)
+        table = view.comparison.noise or view.comparison.cells
+        if table.rows:
+            print_table(table, console)
     else:
         print_cells(view, console)
     console.print()

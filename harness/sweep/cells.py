@@ -65,12 +65,20 @@ def expand(sweep: Sweep, recipe: Recipe, *, arms_only: bool = False) -> Expansio
         named = _compared(sweep, configurations, arms)
         work.add_all([replace(grid.named(arm), name=name) for arm, name in named])
         work.require_every()
-        notes = reader.warnings
+        notes = [*reader.warnings, *_left_to_the_arms(grid, [arm for arm, _ in named])]
     else:
         work.add_all(_points(grid, configurations))
         work.require_something()
         notes = [*reader.warnings, *_notes(grid, configurations), *work.unused()]
     return work.expansion(incumbent=work.incumbent(arms.get("incumbent"), grid), notes=notes, weights=weights)
+
+
+def _left_to_the_arms(grid: Grid, arms: Sequence[Named]) -> list[str]:
+    unsaid = [name for name in grid.launch_axes if any(name not in arm.single for arm in arms)]
+    if not unsaid:
+        return []
+    names = ", ".join(unsaid)
+    return [f"an arm has what it names itself, else what the recipe has, of what the sweep varies: {names}"]
 
 
 @dataclass(slots=True)

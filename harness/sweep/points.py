@@ -65,6 +65,11 @@ class Grid:
         """Something that needs a restart varies."""
         return bool(self._mixed) or any(axis.varies for axis in self._launch)
 
+    @property
+    def launch_axes(self) -> list[str]:
+        """Names of the launch knobs that vary, which no named configuration takes over."""
+        return [name for axis in self._launch if axis.varies for name in axis.names]
+
     def require_size(self, configurations: int, *, where: str) -> None:
         """Raise InputError where nobody could mean so many combinations."""
         launches = prod(len(axis.choices) for axis in self._launch + self._mixed)

@@ -303,3 +303,14 @@ def test_an_arm_without_a_name_is_called_by_what_makes_it_another() -> None:
         ),
     )
     assert "k=5, max_num_seqs=4 is better than four" in view_of(run).headline.result
+
+
+def test_where_prompts_differ_more_than_launches_more_prompts_are_asked_for() -> None:
+    run = ab_run((1.0, 1.0), (1.0, 1.0), asked=comparison(max_launches=2), drafts_per_cell=100)
+    found = comparison_of(stored(run), NoiseBook())
+    assert found is not None and found.effect is not None
+    uneven = replace(found.effect, se=0.05, noise=replace(FLOOR, sigma_ratio=0.01), launches=(2, 2))
+    step = view_of(run, effect=uneven, verdict="cannot tell").headline.next_step
+    assert step is not None
+    assert "differs from prompt to prompt more than launches do: about 20 times as many prompts" in step.because
+    assert step.command.endswith("--set repeat.drafts=2000") and "--launches" not in step.command

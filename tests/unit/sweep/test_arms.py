@@ -62,6 +62,14 @@ def test_several_knobs_in_one_word_or_in_many() -> None:
     assert one == many and one[1].knobs["draft_sample_method"] == "greedy"
 
 
+def test_what_the_sweep_varies_is_in_an_arm_only_as_far_as_it_says_so() -> None:
+    text = KNOBS.replace("{class", "{num_speculative_tokens: [0, 4], max_num_seqs: [2, 4], class")
+    words = ArmWords(base=("num_speculative_tokens=0",), candidate=("num_speculative_tokens=4",))
+    found = expand(with_arms(sweep(text), words), TINY, arms_only=True)
+    assert all("max_num_seqs" not in group.configuration.knobs for group in found.groups)
+    assert [note for note in found.notes if note.endswith("of what the sweep varies: max_num_seqs")]
+
+
 def test_the_base_against_itself() -> None:
     assert depths(arms(WRITTEN, same=True)) == [0]
     assert depths(arms(KNOBS, same=True, base=("num_speculative_tokens=3",))) == [3]
