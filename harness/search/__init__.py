@@ -1,1 +1,0 @@
-"""Which configuration is best, in the fewest launches: model, choice, study, confirmation."""
