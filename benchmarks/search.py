@@ -10,7 +10,6 @@ incumbent and no speculation; a pick is right where it is within 2 % of the true
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -234,6 +233,10 @@ def _confirmed_keep(land: Landscape, observed: list[Observation], seed: int) -> 
     return True
 
 
+def _quiet() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--landscapes", type=int, default=3 * len(KINDS))
@@ -241,9 +244,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=METHODS, default=["ours", "tpe", "random", "grid"])
     parser.add_argument("--spaces", nargs="*", type=int, default=[0, 1], help="0: k and method, 1: with confidence")
     arguments = parser.parse_args()
-    logging.getLogger("optuna").setLevel(logging.ERROR)
     numbers = range(arguments.landscapes)
-    with ProcessPoolExecutor(PROCESSES) as pool:
+    with ProcessPoolExecutor(PROCESSES, initializer=_quiet) as pool:
         for at in arguments.spaces:
             name, confidences = list(SPACES.items())[at]
             launches = 20 if at == 0 else 8

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from harness.records.cell import KnobValue
 from harness.records.observation import Candidate, CellObservation, Observation, SearchCell
 from harness.search.acceptance import Curve, nearest_curve
 from harness.search.correction import UNKNOWN_SD, Evidence, corrected, prior_mean
 from harness.search.space import Space
 from harness.search.step_time import LAUNCH_SD, StepModel, StepSample
 
-Vector = NDArray[np.float64]
+_DEPTH = "num_speculative_tokens"
 _MODEL_SD = 0.02  # of what curves and step times say of a candidate that was launched
 
 
@@ -36,13 +36,14 @@ class Belief:
 def beliefs(space: Space, observations: Sequence[Observation]) -> dict[str, Belief]:
     """Return what is expected of every candidate, by configuration id, from the launches so far.
 
-    Values are relative to the reference, and lower certain where nothing like a candidate was launched.
+    Values are relative to the reference, and less certain where nothing like a candidate was launched.
     """
     booted = [one for one in observations if one.booted and one.cells]
-    means = _model_values(space, booted)
     if not booted:
-        return {name: Belief(mean=0.0, sd=UNKNOWN_SD, launches=0) for name in means}
-    posterior = corrected(space, _evidence(space, booted), means)
+        return {one.configuration_id: Belief(mean=0.0, sd=UNKNOWN_SD, launches=0) for one in space.candidates}
+    model = _Physics(space, booted)
+    means = {one.configuration_id: model.prior_value(one) for one in space.candidates}
+    posterior = corrected(space, _evidence(space, booted, model), means)
     base = posterior[space.reference_id][0]
     counts = {name: sum(one.configuration_id == name for one in booted) for name in means}
     return {name: Belief(mean=mean - base, sd=sd, launches=counts[name]) for name, (mean, sd) in posterior.items()}
@@ -73,9 +74,8 @@ def value_of(
     return -math.log(total) if objective == "seconds" else logs
 
 
-def _evidence(space: Space, booted: Sequence[Observation]) -> list[Evidence]:
+def _evidence(space: Space, booted: Sequence[Observation], model: _Physics) -> list[Evidence]:
     """Launches of one configuration together: their mean, and what its own curves with smoothed step times say."""
-    model = _Physics(space, booted)
     rows = []
     for name in dict.fromkeys(one.configuration_id for one in booted):
         own = [one for one in booted if one.configuration_id == name]
@@ -92,13 +92,6 @@ def _evidence(space: Space, booted: Sequence[Observation]) -> list[Evidence]:
     return rows
 
 
-def _model_values(space: Space, booted: Sequence[Observation]) -> dict[str, float]:
-    if not any(space.candidate(one.configuration_id).num_speculative_tokens for one in booted):
-        return {candidate.configuration_id: 0.0 for candidate in space.candidates}
-    model = _Physics(space, booted)
-    return {one.configuration_id: model.value(one) + prior_mean(one, space) for one in space.candidates}
-
-
 class _Physics:
     """Curves and step times of what was launched, and what they promise of any candidate."""
 
@@ -107,8 +100,13 @@ class _Physics:
         self._booted = booted
         self._cells = {cell.load_id: cell for cell in space.cells}
         self._reference = self._speculating_reference()
+        self._known_curves: dict[tuple[str, frozenset[tuple[str, KnobValue]]], list[Curve]] = {}
         self._ttft_s = {cell.load_id: self._mean_ttft_s(cell.load_id) for cell in space.cells}
         self._steps = StepModel(self._samples(), reference=self._reference or space.candidates[0])
+
+    def prior_value(self, candidate: Candidate) -> float:
+        """What the model says before the correction; nothing while no launch speculated."""
+        return self.value(candidate) + prior_mean(candidate, self._space) if self._reference is not None else 0.0
 
     def value(self, candidate: Candidate, *, own_curves: bool = False) -> float:
         """Minus the logarithm of the weighted seconds that the model expects."""
@@ -155,6 +153,12 @@ class _Physics:
 
     def _curves(self, load_id: str, candidate: Candidate) -> list[Curve]:
         """Of every launch: those of the candidate's own kind first, then those of the reference's, then the others."""
+        key = (load_id, frozenset(pair for pair in candidate.knobs.items() if pair[0] != _DEPTH))
+        if key not in self._known_curves:
+            self._known_curves[key] = self._read_curves(load_id, candidate)
+        return self._known_curves[key]
+
+    def _read_curves(self, load_id: str, candidate: Candidate) -> list[Curve]:
         kinds = [candidate, *([self._reference] if self._reference else [])]
         return [
             Curve(k=self._k(one), survival=one.cells[load_id].survival, kinship=self._kinship(one, kinds))
@@ -195,6 +199,5 @@ class _Physics:
 
 
 def _differs_in_depth_alone(one: Candidate, other: Candidate) -> bool:
-    skip = "num_speculative_tokens"
-    left = {name: value for name, value in one.knobs.items() if name != skip}
-    return left == {name: value for name, value in other.knobs.items() if name != skip}
+    left = {name: value for name, value in one.knobs.items() if name != _DEPTH}
+    return left == {name: value for name, value in other.knobs.items() if name != _DEPTH}

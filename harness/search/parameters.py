@@ -8,7 +8,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from harness.records.cell import KnobValue
-from harness.records.observation import Candidate
+from harness.records.observation import Candidate, CellObservation, Observation
 
 
 class Parameters:
@@ -38,6 +38,14 @@ class Parameters:
 
     def _key(self, knobs: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(knobs.get(name) for name in self._values)
+
+
+def observation_from(stored: Mapping[str, Any]) -> Observation:
+    """Return an observation as a trial holds it."""
+    cells = {
+        name: CellObservation(**{**cell, "survival": tuple(cell["survival"])}) for name, cell in stored["cells"].items()
+    }
+    return Observation(**{**stored, "cells": cells})
 
 
 def _values(candidates: Sequence[Candidate]) -> dict[str, list[KnobValue]]:

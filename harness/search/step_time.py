@@ -57,10 +57,12 @@ class StepModel:
         self._launches = max((sample.launch for sample in samples), default=-1) + 1
         self._scales = _scales(samples, reference)
         usable = [sample for sample in samples if sample.cell.load_id in self._scales]
-        fits = [self._fit(usable, padded=padded) for padded in (False, True)]
+        plain = self._fit(usable, padded=False)
+        # Without the widths of its graphs a step can only be told by its tokens.
         known = all(sample.candidate.captured_tokens for sample in usable if sample.candidate.num_speculative_tokens)
-        self._padded = bool(known and fits[1].evidence > fits[0].evidence)
-        self._mean = fits[self._padded].mean
+        padded = self._fit(usable, padded=True) if known else plain
+        self._padded = padded.evidence > plain.evidence
+        self._mean = padded.mean if self._padded else plain.mean
 
     @property
     def padded(self) -> bool:

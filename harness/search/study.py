@@ -9,36 +9,51 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
-from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from harness.errors import InputError, StoreError
-from harness.records.observation import CellObservation, Observation
-from harness.search.parameters import Parameters
+from harness.errors import InputError
+from harness.records.observation import Observation
+from harness.search.parameters import Parameters, observation_from
+from harness.search.storage import opened, reached, without_password
 
 LEASE_S = 1800.0
-_MOST_RETRIES = 2
+MOST_RETRIES = 2
 _CONFIGURATION, _OBSERVATION, _LEASE, _OWNER, _RETRIES = "configuration", "observation", "lease", "owner", "retries"
+_WANTED, _HELD, _BEGUN, _ENGINE = "wanted", "held", "begun", "engine_version"
 _FINGERPRINT = "fingerprint"
 _BOOTED = "launch_ok"
+_WAIT_S, _MOST_WAITS = 0.1, 300  # for somebody who asked for the same configuration at the same moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a study is kept, and who writes into it."""
 
-    url: str  # sqlite:///FILE or postgresql://...
+    url: str  # sqlite:///FILE or postgresql+DRIVER://...
     name: str
     fingerprint: str  # of what is searched: another space under the same name is refused
     owner: str  # host and process of this harness
     now_s: Callable[[], float]  # wall clock
+    lease_s: float = LEASE_S
+    pause: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A trial that runs now."""
+
+    number: int
+    parameters: dict[str, Any]
+    wanted: str | None  # configuration id, where somebody put it in line; None: the sampler's own proposal
+    retries: int = 0
 
 
 class SharedStudy:
@@ -54,67 +69,109 @@ class SharedStudy:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._place = place
         self._parameters = parameters
-        self._asked: dict[int, Trial] = {}
-        try:
-            self._storage: BaseStorage = optuna.storages.get_storage(place.url)
+        self._live_trials: dict[int, Trial] = {}
+        self._engine_version: str | None = None
+        self._storage = opened(place.url)
+        with reached(place.url, "the study cannot be opened"):
             self._study: Study = optuna.create_study(
                 storage=self._storage, study_name=place.name, sampler=sampler, direction="maximize", load_if_exists=True
             )
             self._study_id = self._storage.get_study_id_from_name(place.name)
-        except Exception as error:
-            where = place.url.partition("@")[2] or place.url
-            hint = "Check that it runs and that you may write there; without --storage a file in results/ is used."
-            raise StoreError(f"the study cannot be opened: {_first_line(error)}", where=where, hint=hint) from error
-        self._require_same()
+            self._require_same()
+
+    @property
+    def url(self) -> str:
+        """Where it is kept."""
+        return self._place.url
 
     @property
     def trials(self) -> list[FrozenTrial]:
         """All, in the order of their numbers."""
         return self._study.get_trials(deepcopy=False)
 
+    def measured_on(self, engine_version: str | None) -> int:
+        """Say which engine runs here, and return how many launches of another one are left aside from now on."""
+        self._engine_version = engine_version
+        return sum(not self._is_of_this_engine(trial) for trial in self._all_told())
+
     def observations(self) -> list[Observation]:
-        """Return what all launches of the study showed, whoever made them."""
-        told = [trial for trial in self.trials if trial.state == TrialState.COMPLETE]
-        stored = [trial.user_attrs[_OBSERVATION] for trial in told if _OBSERVATION in trial.user_attrs]
-        return [observation_from(one) for one in stored]
+        """Return what all launches of the study on this engine showed, whoever made them."""
+        return [observation_from(trial.user_attrs[_OBSERVATION]) for trial in self._told()]
+
+    def begun_s(self) -> list[float]:
+        """Return when each launch of ``observations`` began, by the wall clock."""
+        return [float(trial.user_attrs.get(_BEGUN, 0.0)) for trial in self._told()]
+
+    def launches_since(self, since_s: float) -> int:
+        """Return how many launches were begun since then, by anybody: told, or going on."""
+        live = [trial for trial in self._running() if self._is_live(trial) and _CONFIGURATION in trial.user_attrs]
+        return sum(float(trial.user_attrs.get(_BEGUN, 0.0)) >= since_s for trial in (*self._told(), *live))
 
     def taken(self) -> set[str]:
         """Return the configurations that somebody is launching now."""
-        return {str(trial.user_attrs.get(_CONFIGURATION)) for trial in self._running() if self._is_live(trial)}
+        live = (trial for trial in self._running() if self._is_live(trial))
+        return {str(trial.user_attrs[_CONFIGURATION]) for trial in live if _CONFIGURATION in trial.user_attrs}
 
-    def ask(self) -> Trial:
+    def ask(self) -> Asked:
         """Return the next trial: one that was put in line, else what the sampler proposes."""
         trial = self._study.ask(self._parameters.distributions)
-        self._asked[trial.number] = trial
-        return trial
-
-    def put_in_line(self, parameters: Mapping[str, Any], *, retries: int = 0) -> None:
-        """Ask for these parameters next."""
-        self._study.enqueue_trial(dict(parameters), user_attrs={_RETRIES: retries})
-
-    def claim(self, number: int, configuration_id: str) -> bool:
-        """Return whether the configuration is this trial's to launch: the one that was asked first has it."""
-        self._set(number, _OWNER, self._place.owner)
-        self.renew(number)
-        self._set(number, _CONFIGURATION, configuration_id)
-        earlier = [one for one in self.trials if one.number < number]
-        rivals = [one for one in earlier if one.user_attrs.get(_CONFIGURATION) == configuration_id]
-        return not any(
-            one.state == TrialState.COMPLETE or (one.state == TrialState.RUNNING and self._is_live(one))
-            for one in rivals
+        self._live_trials[trial.number] = trial
+        self.renew(trial.number)
+        said = trial.user_attrs
+        return Asked(
+            number=trial.number,
+            parameters=trial.params,
+            wanted=said.get(_WANTED),
+            retries=int(said.get(_RETRIES, 0)),
         )
 
-    def renew(self, number: int) -> None:
-        """Say that the trial still runs."""
-        self._set(number, _LEASE, self._place.now_s() + LEASE_S)
+    def put_in_line(self, parameters: Mapping[str, Any], configuration_id: str, *, retries: int = 0) -> None:
+        """Ask for these parameters next. A knob that the configuration does not have is among them: its id counts."""
+        self._study.enqueue_trial(dict(parameters), user_attrs={_RETRIES: retries, _WANTED: configuration_id})
 
-    def tell(self, number: int, observation: Observation, value: float | None) -> None:
+    def claim(self, number: int, configuration_id: str) -> bool:
+        """Return whether the configuration is this trial's to launch.
+
+        Everyone writes down what he wants before he looks. Of two who want the same, the one that was asked first has
+        it: the later one, who sees that, gives up at once. The first may have written after the later one looked, and
+        then the later one holds it; so the first waits until that is known.
+        """
+        for name, value in ((_OWNER, self._place.owner), (_BEGUN, self._place.now_s()), (_WANTED, configuration_id)):
+            self._set(number, name, value)
+        self._set(number, _CONFIGURATION, configuration_id)
+        for _ in range(_MOST_WAITS):
+            if any(trial.user_attrs.get(_CONFIGURATION) == configuration_id for trial in self._told()):
+                return False
+            rivals = [one for one in self._live_of(configuration_id) if one.number != number]
+            if not rivals:
+                self._set(number, _HELD, True)
+                return True
+            if any(one.number < number or one.user_attrs.get(_HELD) for one in rivals):
+                return False
+            self._place.pause(_WAIT_S)
+        return False
+
+    def renew(self, number: int) -> None:
+        """Say that the trial still runs. One that was given to somebody else meanwhile stays theirs."""
+        if self._is_running(number):
+            self._set(number, _LEASE, self._place.now_s() + self._place.lease_s)
+
+    def tell(
+        self, number: int, observation: Observation, value: float | None, *, engine_version: str | None = None
+    ) -> None:
         """Store what a launch showed; one that did not boot as a broken constraint, since FAIL teaches nothing."""
-        self._set(number, _OBSERVATION, json.loads(json.dumps(asdict(observation))))
+        known = value if value is not None and math.isfinite(value) else self._worst()
+        broken = {_BOOTED: 0.0 if observation.booted else 1.0, **observation.slo_excess}
+        said = {_OBSERVATION: json.loads(json.dumps(asdict(observation))), _ENGINE: engine_version}
+        if not self._is_running(number):
+            self._tell_late(number, known, broken, said)
+            return
+        for name, one in said.items():
+            self._set(number, name, one)
         live = self._live(number)
-        for name, excess in {_BOOTED: 0.0 if observation.booted else 1.0, **observation.slo_excess}.items():
+        for name, excess in broken.items():
             live.set_constraint(name, excess)
-        self._study.tell(number, value if value is not None and math.isfinite(value) else self._worst())
+        self._study.tell(number, known)
 
     def tell_known(self, number: int, value: float) -> None:
         """Tell what is known of a configuration already, so that a sampler does not ask for it for ever."""
@@ -126,17 +183,13 @@ class SharedStudy:
         self._study.tell(number, self._worst())
 
     def give_up(self, number: int) -> None:
-        """Tell a trial failed: it is somebody else's, or was interrupted."""
-        self._study.tell(number, state=TrialState.FAIL)
+        """Tell a trial failed: it is somebody else's, or says nothing of its configuration."""
+        self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
 
     def value_of(self, configuration_id: str) -> float | None:
         """Return the value that is stored of a configuration; None where there is none."""
-        values = [
-            trial.value
-            for trial in self.trials
-            if trial.state == TrialState.COMPLETE and trial.user_attrs.get(_CONFIGURATION) == configuration_id
-        ]
-        known = [value for value in values if value is not None]
+        told = [trial for trial in self._told() if trial.user_attrs.get(_CONFIGURATION) == configuration_id]
+        known = [trial.value for trial in told if trial.value is not None]
         return sum(known) / len(known) if known else None
 
     def importances(self) -> dict[str, float]:
@@ -165,7 +218,7 @@ class SharedStudy:
 
     def _live(self, number: int) -> Trial:
         """A trial that was asked for, here or, before a resume, by another process."""
-        return self._asked.get(number) or Trial(self._study, self._identity(number))
+        return self._live_trials.get(number) or Trial(self._study, self._identity(number))
 
     def _identity(self, number: int) -> int:
         return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
@@ -173,9 +226,25 @@ class SharedStudy:
     def _set(self, number: int, name: str, value: Any) -> None:
         self._storage.set_trial_user_attr(self._identity(number), name, value)
 
+    def _is_running(self, number: int) -> bool:
+        return self._storage.get_trial(self._identity(number)).state == TrialState.RUNNING
+
+    def _tell_late(self, number: int, value: float, broken: Mapping[str, float], said: Mapping[str, Any]) -> None:
+        """Its lease ran out and somebody released it: what was measured counts all the same, as a trial of its own."""
+        old = self._storage.get_trial(self._identity(number))
+        if old.state != TrialState.FAIL:
+            return
+        late = optuna.trial.create_trial(
+            params=old.params,
+            distributions=old.distributions,
+            value=value,
+            constraints=dict(broken),
+            user_attrs={**old.user_attrs, **said},
+        )
+        self._study.add_trial(late)
+
     def _worst(self) -> float:
-        values = [one.value for one in self.trials if one.state == TrialState.COMPLETE and one.value is not None]
-        return min(values, default=0.0)
+        return min((trial.value for trial in self._told() if trial.value is not None), default=0.0)
 
     def _release(self, trial: FrozenTrial) -> None:
         try:
@@ -183,18 +252,34 @@ class SharedStudy:
         except (ValueError, RuntimeError):
             return  # somebody else was faster
         retries = int(trial.user_attrs.get(_RETRIES, 0)) + 1
-        if retries <= _MOST_RETRIES and _CONFIGURATION in trial.user_attrs:
-            self.put_in_line(trial.params, retries=retries)
+        wanted = trial.user_attrs.get(_WANTED)
+        if retries <= MOST_RETRIES and wanted is not None:
+            self.put_in_line(trial.params, wanted, retries=retries)
 
     def _running(self) -> list[FrozenTrial]:
         return [trial for trial in self.trials if trial.state == TrialState.RUNNING]
+
+    def _live_of(self, configuration_id: str) -> list[FrozenTrial]:
+        wanted = [one for one in self._running() if one.user_attrs.get(_CONFIGURATION) == configuration_id]
+        return [one for one in wanted if self._is_live(one)]
+
+    def _all_told(self) -> list[FrozenTrial]:
+        return [one for one in self.trials if one.state == TrialState.COMPLETE and _OBSERVATION in one.user_attrs]
+
+    def _told(self) -> list[FrozenTrial]:
+        return [trial for trial in self._all_told() if self._is_of_this_engine(trial)]
+
+    def _is_of_this_engine(self, trial: FrozenTrial) -> bool:
+        """Where nobody knows a version, here or there, nothing speaks against it."""
+        said = trial.user_attrs.get(_ENGINE)
+        return said is None or self._engine_version is None or said == self._engine_version
 
     def _is_live(self, trial: FrozenTrial) -> bool:
         """One without a lease was asked for a moment ago, or by a process that died at once: it has its time."""
         lease = trial.user_attrs.get(_LEASE)
         if lease is None:
             begun = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
-            return self._place.now_s() - begun < LEASE_S
+            return self._place.now_s() - begun < self._place.lease_s
         return float(lease) > self._place.now_s()
 
     def _require_same(self) -> None:
@@ -204,18 +289,6 @@ class SharedStudy:
         elif known != self._place.fingerprint:
             raise InputError(
                 f'the study "{self._place.name}" searches something else (another space, rig, workload or objective)',
-                where=self._place.url.partition("@")[2] or self._place.url,
+                where=without_password(self._place.url),
                 hint="Name another one with --study.",
             )
-
-
-def observation_from(stored: Mapping[str, Any]) -> Observation:
-    """Return an observation as a trial holds it."""
-    cells = {
-        name: CellObservation(**{**cell, "survival": tuple(cell["survival"])}) for name, cell in stored["cells"].items()
-    }
-    return Observation(**{**stored, "cells": cells})
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.records.observation import Candidate, Observation, Phase
 from harness.search.choice import best_launched, is_worth_it, next_choice
@@ -12,7 +12,8 @@ from harness.search.model import Belief, beliefs, value_of
 from harness.search.parameters import Parameters
 from harness.search.samplers import AUTO, GRID
 from harness.search.space import Space
-from harness.search.study import SharedStudy
+from harness.search.study import Asked, SharedStudy
+from harness.units import format_change, format_ratio
 
 FAILURES_IN_A_ROW = 3
 _MOST_ASKS = 200  # of a sampler, for something that may be launched and was not yet
@@ -38,6 +39,7 @@ class Search:
     sampler: str
     max_launches: int
     margin_ratio: float
+    begun_s: float = 0.0  # wall clock: launches from then on count towards the most, those that were known do not
 
 
 class Tuner:
@@ -52,10 +54,9 @@ class Tuner:
     def next(self) -> Proposal | None:
         """Return the next launch of the search; None where it has ended, and ``ended_because`` says why."""
         self._study.release_expired()
-        observed = self._study.observations()
-        if len(observed) + len(self._study.taken()) >= self._search.max_launches:
-            return self._end(f"{self._search.max_launches} launches were asked for")
         for _ in range(_MOST_ASKS):
+            if self._study.launches_since(self._search.begun_s) >= self._search.max_launches:
+                return self._end(f"{self._search.max_launches} launches are the most that were asked for")
             proposal = self._propose(self._study.observations())
             if proposal is None:
                 return None
@@ -64,10 +65,11 @@ class Tuner:
             self._study.give_up(proposal.trial_number)
         return self._end("the sampler asks for nothing new any more")
 
-    def tell(self, number: int, observation: Observation) -> None:
+    def tell(self, number: int, observation: Observation, *, engine_version: str | None = None) -> None:
         """Take what a launch showed."""
         space = self._search.space
-        self._study.tell(number, observation, value_of(space.cells, observation.cells, space.objective))
+        value = value_of(space.cells, observation.cells, space.objective)
+        self._study.tell(number, observation, value, engine_version=engine_version)
 
     def beliefs(self) -> dict[str, Belief]:
         """Return what is believed of every candidate."""
@@ -77,10 +79,19 @@ class Tuner:
         """Return the best launched configurations that promise a gain over the reference, best first."""
         observed = self._study.observations()
         known = beliefs(self._search.space, observed)
-        broken = {one.configuration_id for one in observed if any(over > 0 for over in one.slo_excess.values())}
+        broken = self.broken_limits()
         ranked = best_launched(self._search.space, observed, count=len(known))
         promising = [name for name in ranked if known[name].mean > 0 and name not in broken]
         return [name for name in promising if name != self._search.space.reference_id][:count]
+
+    def broken_limits(self) -> dict[str, dict[str, float]]:
+        """Return by configuration id the limits that it broke in a launch, and by how much; 0.1 is ten percent."""
+        found: dict[str, dict[str, float]] = {}
+        for one in self._study.observations():
+            over = {name: excess for name, excess in one.slo_excess.items() if excess > 0}
+            if over:
+                found.setdefault(one.configuration_id, {}).update(over)
+        return found
 
     def _propose(self, observed: Sequence[Observation]) -> Proposal | None:
         gone = {one.configuration_id for one in observed} | self._study.taken()
@@ -95,10 +106,12 @@ class Tuner:
         return self._sampled(gone)
 
     def _reference_left(self, gone: set[str]) -> Candidate | None:
-        """The incumbent, then no speculation."""
+        """The incumbent, then no speculation, otherwise as much like it as may be."""
         space = self._search.space
+        reference = space.candidate(space.reference_id)
         off = [one for one in space.candidates if one.num_speculative_tokens == 0]
-        wanted = [space.candidate(space.reference_id), *off]
+        alike = sorted(off, key=lambda one: len(one.knobs.items() ^ reference.knobs.items()))
+        wanted = [reference, *alike[:1]]
         return next((one for one in wanted if one.configuration_id not in gone), None)
 
     def _best_choice(self, observed: Sequence[Observation]) -> Proposal | None:
@@ -106,43 +119,58 @@ class Tuner:
         if choice is None:
             return self._end("every configuration was launched")
         if not is_worth_it(choice, self._search.margin_ratio):
-            gain = math.expm1(choice.expected_gain)
-            return self._end(f"another launch is expected to gain {gain:.2%}, which is not worth its time")
+            little = format_ratio(math.expm1(choice.expected_gain))
+            return self._end(f"another launch is expected to gain {little}, which is not worth its time")
         candidate = self._search.space.candidate(choice.configuration_id)
-        gain, sd = math.expm1(choice.belief.mean), choice.belief.sd
-        because = f"it promises {gain:+.1%} over the incumbent, give or take {sd:.1%}"
+        gain = format_change(math.exp(choice.belief.mean))
+        because = f"it promises {gain} over the incumbent, give or take {format_ratio(choice.belief.sd)}"
         proposal = self._asked(candidate, "search", because)
-        return Proposal(
-            candidate=proposal.candidate,
-            trial_number=proposal.trial_number,
-            phase="search",
-            because=because,
-            expected_log_gain=choice.expected_gain,
-            belief=choice.belief,
-        )
+        if proposal.candidate is not candidate:
+            return proposal
+        return replace(proposal, expected_log_gain=choice.expected_gain, belief=choice.belief)
 
     def _asked(self, candidate: Candidate, phase: Phase, because: str) -> Proposal:
         """Through the study, so that whoever looks at it sees every launch. What was in line before comes first."""
-        self._study.put_in_line(self._parameters.of(candidate))
-        trial = self._study.ask()
-        found = self._parameters.candidate(trial.params) or candidate
-        return Proposal(candidate=found, trial_number=trial.number, phase=phase, because=because)
+        self._study.put_in_line(self._parameters.of(candidate), candidate.configuration_id)
+        asked = self._study.ask()
+        found = self._meant(asked)
+        if found is None or found is candidate:
+            return Proposal(candidate=candidate, trial_number=asked.number, phase=phase, because=because)
+        return self._again(found, asked)
+
+    def _meant(self, asked: Asked) -> Candidate | None:
+        """A configuration that lacks a knob has parameters of another: its id, where there is one, tells."""
+        named = [one for one in self._search.space.candidates if one.configuration_id == asked.wanted]
+        return named[0] if named else self._parameters.candidate(asked.parameters)
+
+    def _again(self, candidate: Candidate, asked: Asked) -> Proposal:
+        space = self._search.space
+        fixed = candidate.configuration_id == space.reference_id or not candidate.num_speculative_tokens
+        because = "it was begun before, and not finished" if asked.retries else "it was in line already"
+        return Proposal(
+            candidate=candidate,
+            trial_number=asked.number,
+            phase="reference" if fixed else "search",
+            because=because,
+        )
 
     def _sampled(self, gone: set[str]) -> Proposal | None:
         if len(gone) >= len(self._search.space.candidates):
             return self._end("every configuration was launched")
         for _ in range(_MOST_ASKS):
-            trial = self._study.ask()
-            candidate = self._parameters.candidate(trial.params)
+            asked = self._study.ask()
+            candidate = self._meant(asked)
             if candidate is None:
-                self._study.refuse(trial.number)
+                self._study.refuse(asked.number)
                 continue
             known = self._study.value_of(candidate.configuration_id)
             if known is not None:
-                self._study.tell_known(trial.number, known)
+                self._study.tell_known(asked.number, known)
                 continue
+            if asked.retries:
+                return self._again(candidate, asked)
             because = f"{self._search.sampler} asks for it"
-            return Proposal(candidate=candidate, trial_number=trial.number, phase="search", because=because)
+            return Proposal(candidate=candidate, trial_number=asked.number, phase="search", because=because)
         return self._end("the sampler asks for nothing new any more")
 
     def _end(self, because: str) -> Proposal | None:
