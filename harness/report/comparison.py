@@ -89,7 +89,7 @@ def comparison_headline(comparison: Comparison, facts: RunFacts) -> Headline:
         _doubt_words(comparison),
     ]
     return Headline(
-        standing="verdict",
+        standing="measured" if comparison.same else "verdict",
         result=result_words(comparison, facts.noise),
         qualifications=tuple(line for line in lines if line),
         next_step=_next_step(comparison, facts),

@@ -24,6 +24,8 @@ _LABELS = {
 _BY_CELL = ("decode_tokens_per_s", "delivered_per_step", "step_s", "ttft_s")
 _TIMES = ("step_s", "ttft_s")  # shown as times: below 0 is better
 _TIMES_NOTE = "step time and time to the first token are times: below 0 is better; everywhere else above 0 is"
+_WIDEST_BAR = 2.0  # times the largest estimate
+_ROOM = 0.03  # of the width, on each side
 _MOST_HEADING = 16  # characters of an arm's name at the head of a column
 
 
@@ -166,13 +168,26 @@ def forest(comparison: Comparison, cells: Sequence[CellVerdict], labels: Labels)
     return ForestView(
         name="effects",
         title="Effect by cell",
-        caption="Points are estimates, bars 95 % intervals; within the grey band a difference does not matter.",
+        caption="Points are estimates, bars 95 % intervals; within the grey band a difference does not matter. "
+        "A bar that reaches the edge goes on beyond it.",
         rows=known,
+        shown=_shown_range(known, comparison.margin_ratio),
         margin_ratio=comparison.margin_ratio,
         x_label="candidate against base, % (right is better)",
         simulated=comparison.simulated,
         absent_because=None if known else comparison.null_reason or "no cell has an effect",
     )
+
+
+def _shown_range(rows: Sequence[ForestRow], margin_ratio: float) -> tuple[float, float]:
+    """From left to right: every estimate and the whole workload's bar, but no bar so wide that it hides the others."""
+    inner = [margin_ratio, *(abs(row.estimate) for row in rows)]
+    inner += [abs(end) for row in rows if row.whole for end in (row.low, row.high)]
+    most = _WIDEST_BAR * max(inner)
+    low = min([-margin_ratio, *(max(row.low, -most) for row in rows)])
+    high = max([margin_ratio, *(min(row.high, most) for row in rows)])
+    room = _ROOM * (high - low)
+    return max(low - room, -1.0), high + room
 
 
 def _forest_row(label: str, effect: Effect | None, verdict: Verdict, *, whole: bool = False) -> ForestRow | None:

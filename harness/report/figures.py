@@ -113,6 +113,7 @@ def _draw_forest(view: ForestView) -> Figure:
         )
     axes.set_yticks(range(len(view.rows)), [row.label for row in view.rows])
     axes.set_ylim(len(view.rows) - 0.4, -0.6)
+    axes.set_xlim(100 * view.shown[0], 100 * view.shown[1])
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(view.x_label)
     if view.simulated:

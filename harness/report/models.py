@@ -242,6 +242,7 @@ class ForestView:
     title: str
     caption: str
     rows: tuple[ForestRow, ...]
+    shown: tuple[float, float]  # ratios minus 1 from left to right; a longer bar leaves the figure
     margin_ratio: float
     x_label: str
     simulated: bool = False

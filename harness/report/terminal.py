@@ -30,7 +30,7 @@ from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
 from harness.report.design_view import design_table
 from harness.report.labels import Labels, counted, labels_of, words
-from harness.report.models import DoubtGroup, ReportView, TunedView
+from harness.report.models import ComparisonView, DoubtGroup, ReportView, TunedView
 from harness.report.plan_view import MOST_ROWS, cost_lines, plan_line, planned_launches, visible_lines
 from harness.report.progress import ProgressState, event_words
 from harness.report.screen_table import print_table
@@ -182,9 +182,7 @@ def print_result(view: ReportView, console: Console | None = None, *, report: Pa
     if view.tuned is not None:
         _print_search(view.tuned, console)
     elif view.comparison is not None:
-        table = view.comparison.noise or view.comparison.cells
-        if table.rows:
-            print_table(table, console)
+        _print_comparison(view.comparison, console)
     else:
         print_cells(view, console)
     console.print()
@@ -208,6 +206,12 @@ def _print_search(view: TunedView, console: Console) -> None:
     if view.finalists is not None:
         console.print()
         print_table(view.finalists, console)
+
+
+def _print_comparison(comparison: ComparisonView, console: Console) -> None:
+    table = comparison.noise or comparison.cells
+    if table.rows:
+        print_table(table, console)
 
 
 def print_cells(view: ReportView, console: Console | None = None) -> None:

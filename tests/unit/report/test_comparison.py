@@ -314,3 +314,17 @@ def test_where_prompts_differ_more_than_launches_more_prompts_are_asked_for() ->
     assert step is not None
     assert "differs from prompt to prompt more than launches do: about 20 times as many prompts" in step.because
     assert step.command.endswith("--set repeat.drafts=2000") and "--launches" not in step.command
+
+
+def test_a_bar_without_end_does_not_hide_the_others() -> None:
+    view = view_of(ab_run(EVEN[:2], FASTER[:2]))
+    assert view.comparison is not None
+    rows = view.comparison.effects.rows
+    low, high = view.comparison.effects.shown
+    assert all(low < row.low and row.high < high for row in rows)
+    made = comparison_of(stored(ab_run(EVEN[:2], FASTER[:2])), NoiseBook())
+    assert made is not None
+    wide = tuple(replace(cell, seconds=replace(cell.seconds, effect=effect(1.2, half=4.0))) for cell in made.cells)
+    clipped = view_of(ab_run(EVEN[:2], FASTER[:2]), cells=wide).comparison
+    assert clipped is not None
+    assert clipped.effects.shown[0] >= -1 and clipped.effects.shown[1] < 1 < clipped.effects.rows[1].high
