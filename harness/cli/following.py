@@ -11,6 +11,7 @@ from harness.records.events import Event, LaunchEnded, LaunchStarted, Note, RunS
 from harness.records.journal import LaunchStart, RunNote, SessionEnd
 from harness.records.launch import LaunchRecord
 from harness.records.trial import TrialRecord
+from harness.records.tune import TuneStep, step_words
 from harness.run.pace import Pace
 from harness.store.journal import Entry, is_being_written
 from harness.store.layout import RunFolder
@@ -25,8 +26,9 @@ async def follow(folder: RunFolder) -> None:
     if run.plan is None:
         raise InputError(f"run {folder.run_id} has no plan yet", hint="Try again in a moment.")
     tail = JournalTail(folder)
-    launches = len(run.plan.launches)
-    started: RunStarted = Pace(run.plan).started(folder.run_id, launches=launches)
+    pace = Pace(run.plan)
+    launches = pace.launches
+    started: RunStarted = pace.started(folder.run_id, launches=launches)
     with progress_of(run.plan) as progress:
         progress.on_event(started)
         while True:
@@ -51,6 +53,8 @@ def _event(entry: Entry, launches: int) -> Event | None:
         return LaunchEnded(launch=entry)
     if isinstance(entry, RunNote):
         return Note(text=entry.text)
+    if isinstance(entry, TuneStep):
+        return Note(text=step_words(entry))
     if isinstance(entry, CheckRecord):
         return Note(text=check_words(entry))
     if isinstance(entry, SessionEnd) and entry.outcome != "finished":

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.cli.comparing import (
     block_judge,
@@ -42,7 +43,7 @@ from harness.run.checking import Checks
 from harness.run.driver import EngineDriver, RehearsalDriver
 from harness.run.kept_texts import KeptTexts
 from harness.run.outcome import exit_code
-from harness.run.session import Choose, SessionTask, Tools, run_session
+from harness.run.session import SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
 from harness.simulator.loop import VirtualClock, run_virtual
 from harness.stats.cells import valid_trial_ids
@@ -51,6 +52,9 @@ from harness.store.layout import RunFolder, create_run, new_run_id
 from harness.store.reader import read_run, write_manifest, write_plan
 from harness.store.rig import add_canary, read_canaries
 from harness.workload.cache import PromptCache, SessionTexts, cache_folder
+
+if TYPE_CHECKING:
+    from harness.cli.tuning import LaunchChooser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +138,7 @@ def _started(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     checks = checks_of(planned, machines.site)
     clock = SystemClock()
     launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
+    _require_searchable(planned, root, wishes.storage)
     run_id = new_run_id(clock.stamp(), _run_name(planned), os.getpid())
     folder = create_run(root, run_id)
     try:
@@ -177,6 +182,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
     planned, results = run.planned, run.root / "results"
     clock: Clock = VirtualClock() if planned.scenario else SystemClock()
     rig_id = planned.host.rig_id
+    chooser = _chooser(run, clock)
     task = SessionTask(
         run_id=run.folder.run_id,
         rig_id=rig_id,
@@ -191,7 +197,7 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         keep_canaries=lambda canary: add_canary(results, rig_id, canary),
         replayed=planned.replayed,
         judge_round=block_judge(run.folder, planned.plan.comparison) if planned.plan.comparison else None,
-        choose=_chooser(run, clock),
+        choose=chooser,
         checks=run.checks,
         earlier_checks=run.earlier.checks if run.earlier else (),
     )
@@ -214,15 +220,31 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
             keep_texts=KeptTexts(run.folder.path).keep if run.keep_text else None,
             chain_answer=AnswerChains(run.folder.path, simulated=planned.scenario is not None).of,
         )
-        await run_session(task, tools)
+        try:
+            await run_session(task, tools)
+        finally:
+            if chooser is not None:
+                chooser.close()
 
 
-def _chooser(run: _Run, clock: Clock) -> Choose | None:
+# Optuna takes a second to import, which no other command waits for.
+
+
+def _require_searchable(planned: PlannedSweep, root: Path, storage: str | None) -> None:
+    if planned.plan.tune is not None:
+        from harness.cli.studies import StudyPlace, require_searchable
+
+        require_searchable(planned, StudyPlace(root=root, storage=storage))
+
+
+def _chooser(run: _Run, clock: Clock) -> LaunchChooser | None:
     if run.planned.plan.tune is None:
         return None
-    from harness.cli.tuning import LaunchChooser  # optuna takes a second to import, which no other command waits for
+    from harness.cli.studies import StudyPlace
+    from harness.cli.tuning import LaunchChooser
 
-    return LaunchChooser(run.folder, run.planned, clock, storage=run.storage, root=run.root)
+    place = StudyPlace(root=run.root, storage=run.storage, folder=run.folder)
+    return LaunchChooser(run.folder, run.planned, clock, place)
 
 
 def _wait_limit_s(run: _Run) -> float | None:

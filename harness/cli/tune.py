@@ -50,6 +50,8 @@ def command(
 
     Exit code: 0 with a confirmed pick, keeping the incumbent included; 4 if it could not be confirmed.
     """
+    from harness.search.storage import without_password  # with it comes optuna, for which --help must not wait
+
     wish = TuneWish(sampler=sampler, max_launches=max_launches, study=study)
     options = PlanOptions(**chosen, finish_by=finish_by, tune=wish)
     wishes = RunWishes(
@@ -57,7 +59,7 @@ def command(
         borrow=borrow,
         idle_for=idle_for,
         keep_text=keep_text,
-        command=("harness", *sys.argv[1:]),
+        command=("harness", *map(without_password, sys.argv[1:])),
         storage=storage,
     )
     sys.exit(run_sweep(options, wishes))

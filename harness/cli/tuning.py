@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from harness.cli.loading import summaries_of
-from harness.engine.clock import SystemClock
-from harness.errors import EngineError
-from harness.records.cell import CellGroup
+from harness.cli.studies import StudyPlace, now_s, open_study, space_of
+from harness.errors import EngineError, HarnessError
 from harness.records.clock import Clock
 from harness.records.journal import RunData
+from harness.records.launch import LaunchRecord
 from harness.records.observation import CellObservation, Observation
-from harness.records.plan import Plan, PlannedLaunch, PlannedTrial
+from harness.records.plan import PlannedLaunch
 from harness.records.summary import CellSummary
 from harness.records.trial import TrialRecord
-from harness.records.tune import SEARCH_ENDED, PlannedTune, TuneStep
+from harness.records.tune import KNOWN_BEFORE, LIMIT_BROKEN, SEARCH_ENDED, TuneStep
+from harness.report.labels import counted
 from harness.run.session import ChosenLaunch
 from harness.run.setup import PlannedSweep
-from harness.run.tuning import candidates_of
 from harness.search.depth import cheap_cells
-from harness.search.parameters import Parameters
 from harness.search.race import is_behind
-from harness.search.samplers import sampler_of
-from harness.search.space import Space
-from harness.search.study import Place, SharedStudy
+from harness.search.storage import reached
 from harness.search.tuner import FAILURES_IN_A_ROW, Proposal, Search, Tuner
 from harness.stats.confirm import FIRST_CONFIRMING_ROUND
-from harness.stats.observe import cell_of, observation_of, search_cells
+from harness.stats.observe import cell_of, observation_of
 from harness.stats.paired import Measured
 from harness.stats.summary import trial_metrics
 from harness.store.layout import RunFolder
 from harness.store.reader import read_run
+from harness.units import format_change, format_ratio, format_seconds
 
-STUDIES = "studies"
 _SEARCH_ROUND = 1
-_CAME_UP = ("measured",)
+_WORKED = "measured"
+_DEAD_HINT = "What was measured is kept. Once it can be reached again, carry on with --resume."
 
 
 @dataclass(slots=True)
@@ -51,9 +48,7 @@ class _Pending:
 class LaunchChooser:
     """What to launch next; reads the journal, so that a resumed run goes on where the old one stopped."""
 
-    def __init__(
-        self, folder: RunFolder, planned: PlannedSweep, clock: Clock, *, storage: str | None, root: Path
-    ) -> None:
+    def __init__(self, folder: RunFolder, planned: PlannedSweep, clock: Clock, place: StudyPlace) -> None:
         """Open the study.
 
         Raises:
@@ -62,42 +57,84 @@ class LaunchChooser:
         """
         assert planned.plan.tune is not None
         self._folder, self._plan, self._tune, self._clock = folder, planned.plan, planned.plan.tune, clock
-        self._space = _space(planned)
-        place = Place(
-            url=storage_url(storage, root, self._tune),
-            name=self._tune.study,
-            fingerprint=self._tune.fingerprint,
-            owner=f"{socket.gethostname()}:{os.getpid()}:{folder.run_id}",
-            now_s=lambda: datetime.fromisoformat(SystemClock().stamp()).timestamp(),
-        )
-        self._study = SharedStudy(
-            place, Parameters(self._space.candidates), sampler_of(self._tune.sampler, self._plan.seed)
-        )
+        self._space = space_of(planned)
+        self._study = open_study(planned, self._space, place)
+        run = read_run(folder)
+        self._begun_s = datetime.fromisoformat(run.manifest.started_at).timestamp()
         search = Search(
             space=self._space,
             sampler=self._tune.sampler,
             max_launches=self._tune.max_launches,
             margin_ratio=self._plan.margin_ratio,
+            begun_s=self._begun_s,
         )
         self._tuner = Tuner(self._study, search)
         self._pending: _Pending | None = None
+        self._unproven: list[tuple[int, str, Observation]] = []  # failures, while nothing has worked in this process
+        self._earlier = len(run.launches)
+        self._version: str | None = None
+        self._words: list[str] = []
         self._said = False
-        self._tell_left(read_run(folder))
+        with reached(self._study.url):
+            self._take_version(run)
+            self._tell_left(run)
+            self._say_known()
 
     def __call__(self) -> ChosenLaunch | str | None:
-        """Return the next launch; once, why the search ended; None where its finalists are confirmed."""
+        """Return the next launch; once, why the search ended; None where its finalists are confirmed.
+
+        Raises:
+            StoreError: the storage cannot be reached any more.
+            EngineError: nothing works, or the incumbent does not.
+        """
+        with reached(self._study.url, hint=_DEAD_HINT):
+            return self._next()
+
+    def close(self) -> None:
+        """Give back what was not finished, so that others need not wait for it. Called once, at the end."""
+        with suppress(HarnessError), reached(self._study.url):
+            run = read_run(self._folder)
+            self._tell_pending(run, summaries_of(run))
+            for number, _, _ in self._unproven:
+                self._study.give_up(number)
+
+    def _next(self) -> ChosenLaunch | str | None:
         run = read_run(self._folder)
         cells = summaries_of(run)
+        self._take_version(run)
         self._tell_pending(run, cells)
-        self._require_one_that_boots(run)
+        self._require_what_works(run)
+        if self._words:
+            return self._words.pop(0)
         if not self._confirming(run):
             proposal = self._tuner.next()
             if proposal is not None:
                 return self._searched(proposal)
             if not self._said:
                 self._said = True
+                self._words += self._limit_words()
                 return self._ended_words()
         return self._next_confirmation(run)
+
+    def _take_version(self, run: RunData) -> None:
+        versions = [launch.live.engine_version for launch in run.launches if launch.live]
+        version = next((one for one in versions if one), None)
+        if version is None or version == self._version:
+            return
+        self._version = version
+        aside = self._study.measured_on(version)
+        if aside:
+            launches = counted(aside, "launch", "launches")
+            self._words.append(f"the engine is {version} here: {launches} of another version tell nothing of it")
+
+    def _say_known(self) -> None:
+        ages_s = [now_s() - begun_s for begun_s in self._study.begun_s() if begun_s < self._begun_s]
+        if not ages_s:
+            return
+        youngest, oldest = format_seconds(min(ages_s)), format_seconds(max(ages_s))
+        old = youngest if youngest == oldest else f"between {youngest} and {oldest}"
+        launches = counted(len(ages_s), "launch", "launches")
+        self._words.append(f"{KNOWN_BEFORE}: {launches} of the study {self._tune.study}, {old} old; not made again")
 
     # -- search --------------------------------------------------------------------------------------------------------
 
@@ -148,13 +185,26 @@ class LaunchChooser:
     def _tell_pending(self, run: RunData, cells: Sequence[CellSummary]) -> None:
         if self._pending is None:
             return
-        number = self._pending.proposal.trial_number
-        observed = self._observed(run, cells, self._pending.planned.launch_key)
+        number, key = self._pending.proposal.trial_number, self._pending.planned.launch_key
+        configuration_id = self._pending.proposal.candidate.configuration_id
         self._pending = None
+        observed = self._observed(run, cells, key)
         if observed is None:
-            self._study.give_up(number)
+            self._study.release([number])
+        elif self._has_worked(run):
+            self._tell(number, observed)
         else:
-            self._tuner.tell(number, observed)
+            self._unproven.append((number, configuration_id, observed))
+
+    def _tell(self, number: int, observed: Observation) -> None:
+        """With it go the failures that waited to know whether anything works here."""
+        waiting, self._unproven = self._unproven, []
+        for earlier, configuration_id, failure in waiting:
+            if configuration_id == self._space.reference_id:
+                self._study.give_up(earlier)  # nothing can be compared with it: mended, it is launched again
+            else:
+                self._tuner.tell(earlier, failure, engine_version=self._version)
+        self._tuner.tell(number, observed, engine_version=self._version)
 
     def _tell_left(self, run: RunData) -> None:
         """What an earlier process of this run measured and did not tell; what it did not finish is asked for again."""
@@ -164,43 +214,73 @@ class LaunchChooser:
             if step.trial_number is None or step.trial_number not in running:
                 continue
             observed = self._observed(run, cells, step.launch_key)
-            if observed is None:
-                self._study.release([step.trial_number])
-            else:
-                self._tuner.tell(step.trial_number, observed)
-            running.discard(step.trial_number)
+            if observed is not None and observed.booted:
+                self._tuner.tell(step.trial_number, observed, engine_version=self._version)
+                running.discard(step.trial_number)
         self._study.release(sorted(running))
 
     def _observed(self, run: RunData, cells: Sequence[CellSummary], launch_key: str) -> Observation | None:
         """What a planned launch showed; None where it never ended."""
         ids = [start.launch_id for start in run.launch_starts if start.launch_key == launch_key]
-        records = [launch for launch in run.launches if launch.launch_id in ids and launch.outcome != "interrupted"]
-        if not records:
+        records = [launch for launch in run.launches if launch.launch_id in ids]
+        if not records or records[-1].outcome == "interrupted":
             return None
         return observation_of(records, cells, limits=self._tune.limits, measured=_measured(run, cells))
 
-    def _require_one_that_boots(self, run: RunData) -> None:
-        failed = [launch for launch in run.launches if launch.outcome != "interrupted"]
-        if len(failed) >= FAILURES_IN_A_ROW and not any(launch.outcome in _CAME_UP for launch in failed):
-            reasons = "; ".join(
-                dict.fromkeys(launch.reason or launch.outcome for launch in failed[-FAILURES_IN_A_ROW:])
-            )
+    def _launches_here(self, run: RunData) -> list[LaunchRecord]:
+        """Of this process: what failed before somebody resumed is mended, as far as anybody knows."""
+        return [
+            launch for launch in run.launches[self._earlier :] if launch.outcome not in ("interrupted", "slow_canary")
+        ]
+
+    def _has_worked(self, run: RunData) -> bool:
+        return any(launch.outcome == _WORKED for launch in self._launches_here(run))
+
+    def _require_what_works(self, run: RunData) -> None:
+        launches = self._launches_here(run)
+        failed = [launch for launch in launches if launch.outcome != _WORKED]
+        if len(failed) == len(launches) >= FAILURES_IN_A_ROW:
             raise EngineError(
-                f"the first {len(failed)} launches all failed: {reasons}",
+                f"the first {len(failed)} launches all failed: {_reasons(failed)}",
                 where=self._folder.run_id,
                 hint="Look at their logs, mend what they have in common, then carry on with --resume.",
+            )
+        reference = [one for one in failed if one.configuration.configuration_id == self._space.reference_id]
+        working = [one for one in launches if one.outcome == _WORKED]
+        confirming = any(launch.round >= FIRST_CONFIRMING_ROUND for launch in launches)
+        if reference and working and not confirming:
+            raise EngineError(
+                f"the incumbent {reference[0].configuration.label} does not work, while "
+                f"{working[0].configuration.label} does: {_reasons(reference)}",
+                where=self._folder.run_id,
+                hint="Name another incumbent: in the sweep, or mend this one and carry on with --resume.",
             )
 
     def _ended_words(self) -> str:
         shares = self._study.importances()
-        knobs = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        knobs = ", ".join(f"{name} {share * 100:.0f} %" for name, share in shares.items())
         weighed = f". What moved the objective, as far as so few launches can tell: {knobs}" if knobs else ""
         return f"{SEARCH_ENDED}: {self._tuner.ended_because}{weighed}"
+
+    def _limit_words(self) -> list[str]:
+        """Of those that would have been finalists."""
+        labels = {one.configuration_id: one.label for one in self._plan.configurations}
+        known = self._tuner.beliefs()
+        return [
+            f"{LIMIT_BROKEN}: {labels[name]} promises {format_change(math.exp(known[name].mean))}, but breaks "
+            + " and ".join(f"the limit {limit} by {format_ratio(excess)}" for limit, excess in broken.items())
+            for name, broken in self._tuner.broken_limits().items()
+            if known[name].mean > 0 and name != self._space.reference_id
+        ]
 
     # -- confirmation --------------------------------------------------------------------------------------------------
 
     def _confirming(self, run: RunData) -> bool:
-        return any(step.phase == "confirm" for step in run.tune_steps)
+        """From the first finalist on. By then the engine's version is known, and what was known of it was searched."""
+        return any(self._is_finalist(step) for step in run.tune_steps)
+
+    def _is_finalist(self, step: TuneStep) -> bool:
+        return step.phase == "confirm" and step.configuration_id != self._space.reference_id
 
     def _next_confirmation(self, run: RunData) -> ChosenLaunch | None:
         """In turn, and back again: a rig that drifts steadily then favours none."""
@@ -223,7 +303,7 @@ class LaunchChooser:
             launch_key=planned.launch_key,
             configuration_id=name,
             phase="confirm",
-            because=f"{who} is measured again to confirm, {count}",
+            because=f"{who} again, {count}",
         )
         return ChosenLaunch(planned=planned, step=step, abandon=_never, alive=_nobody)
 
@@ -242,28 +322,8 @@ class LaunchChooser:
         )
 
 
-def storage_url(storage: str | None, root: Path, tune: PlannedTune) -> str:
-    """Return where a study is kept: as the user says, else a file under the results folder."""
-    if storage is not None:
-        return storage.replace("postgresql://", "postgresql+pg8000://", 1)
-    folder = root / "results" / STUDIES
-    folder.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{(folder / f'{tune.study}.db').resolve()}"
-
-
-def _space(planned: PlannedSweep) -> Space:
-    plan: Plan = planned.plan
-    assert plan.tune is not None
-    groups = [CellGroup(configuration=one, loads=()) for one in plan.configurations]
-    trials: list[PlannedTrial] = [trial for launch in plan.launches for trial in launch.trials]
-    loads = {trial.load.load_id: trial.load for trial in trials}
-    return Space(
-        candidates=candidates_of(planned.recipe.recipe, groups),
-        cells=search_cells(loads.values(), plan.weights),
-        reference_id=plan.tune.reference_id,
-        block_tokens=planned.recipe.recipe.measuring.drafter_block_tokens,
-        objective=plan.tune.objective,
-    )
+def _reasons(launches: Sequence[LaunchRecord]) -> str:
+    return "; ".join(dict.fromkeys(launch.reason or launch.outcome for launch in launches))
 
 
 def _ended(run: RunData, configuration_id: str, round_number: int) -> bool:

@@ -19,6 +19,7 @@ class RunStarted:
     trials: int
     done_trials: int
     predicted_s: float | None
+    at_most: bool = False  # a search: launches are chosen one by one, and it may end before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

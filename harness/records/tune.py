@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from harness.records.observation import Phase
 from harness.records.verdict import AskedLimit
 
+KNOWN_BEFORE = "known already"  # how the note begins that says what earlier searches measured
+LIMIT_BROKEN = "no finalist"  # how the note begins that says which limit kept a configuration out
 SEARCH_ENDED = "the search ended"  # how the note begins that says why
 
 
@@ -39,3 +41,8 @@ class TuneStep:
     believed_log_gain: float | None = None  # over the incumbent
     believed_sd: float | None = None
     left_out: tuple[str, ...] = ()  # load ids that are left for configurations that stay in the race
+
+
+def step_words(step: TuneStep) -> str:
+    """Return why a launch comes next, as it is shown before it."""
+    return f"{step.phase}: {step.because}"

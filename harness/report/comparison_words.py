@@ -136,8 +136,8 @@ def price_words(comparison: Comparison) -> tuple[str, ...]:
     return (f"The win has a price: {', '.join(lost)}.",) if lost else ()
 
 
-def noise_words(comparison: Comparison) -> str:
-    """Return what is known of the noise between launches, and from where."""
+def noise_words(comparison: Comparison, *, measured_by: str = "The same command with --same") -> str:
+    """Return what is known of the noise between launches, and from where, else the command that measures it."""
     effect = comparison.effect
     if effect is None or comparison.same:
         return ""
@@ -149,7 +149,7 @@ def noise_words(comparison: Comparison) -> str:
         assumed = format_ratio(ASSUMED_SIGMA_RATIO)
         return (
             f"No A/A of this rig is stored: launches are assumed to differ by {assumed}, which with the launches here "
-            f"makes {sigma}. The same command with --same measures it."
+            f"makes {sigma}. {measured_by} measures it."
         )
     return f"Launches differ by {sigma} here."
 

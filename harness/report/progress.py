@@ -119,9 +119,10 @@ def _words(event: Event, labels: Labels) -> str:
 
 
 def _run_words(event: RunStarted) -> str:
-    parts = [counted(event.launches, "launch", "launches"), counted(event.trials, "trial")]
+    most = "at most " if event.at_most else ""
+    parts = [most + counted(event.launches, "launch", "launches"), counted(event.trials, "trial")]
     if event.done_trials:
         parts.append(f"{event.done_trials} done already")
     if event.predicted_s is not None:
-        parts.append(f"about {format_seconds(event.predicted_s)}")
+        parts.append(f"{'' if event.at_most else 'about '}{format_seconds(event.predicted_s)}")
     return f"run {event.run_id}: {', '.join(parts)}"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.records.cell import Configuration
 from harness.records.launch import LaunchRecord
 from harness.records.summary import CellSummary
-from harness.records.tune import SEARCH_ENDED, TuneStep
+from harness.records.tune import KNOWN_BEFORE, LIMIT_BROKEN, SEARCH_ENDED, TuneStep
 from harness.records.verdict import Comparison
 from harness.report.comparison import named
 from harness.report.comparison_words import change, explained, interval, noise_words, price_words
@@ -24,6 +24,9 @@ from harness.stats.confirm import Confirmed
 from harness.stats.objective import cell_seconds
 from harness.units import MISSING, format_change, format_ratio, format_seconds
 
+_TUNE_OPTIONS = ("--sampler", "--max-launches", "--storage", "--study", "--resume", "--launches")  # each with a value
+_AB_LAUNCHES = 12  # that a comparison of two may come to
+
 
 def tuned_headline(reading: Reading) -> Headline:
     """Return what to run, in one sentence, and how it was found."""
@@ -34,7 +37,8 @@ def tuned_headline(reading: Reading) -> Headline:
         *((explained(best), *price_words(best)) if best else ()),
         _other_finalists(found, best),
         _cost_words(reading),
-        noise_words(best) if best else "",
+        *_told(facts.notes),
+        noise_words(best, measured_by=_ab_command(facts, "--same") or "harness ab FILE --same") if best else "",
         _failed_words(facts.launches),
         _doubt_words(found),
     ]
@@ -141,20 +145,45 @@ def _next_step(reading: Reading, found: Confirmed | None) -> NextStep | None:
             time=format_seconds(_launch_s(facts) * max(1, planned - done)),
         )
     best = _leading(found)
-    files = [word for word in manifest.command if word.endswith((".yaml", ".yml"))]
-    if best is None or best.verdict != "cannot tell" or not files:
+    if best is None or best.verdict != "cannot tell":
         return None
-    base, candidate = (_knob_words(arm.configuration) for arm in (best.base, best.candidate))
-    command = ["harness", "ab", files[0], "--base", base, "--candidate", candidate, "--allow-factors"]
+    base, candidate = (_arm_words(facts, arm.configuration) for arm in (best.base, best.candidate))
+    several = ["--allow-factors"] if len(best.factors) > 1 else []
+    command = _ab_command(facts, "--base", base, "--candidate", candidate, *several)
+    if command is None:
+        return None
     return NextStep(
         because="More launches of these two would tell.",
-        command=shlex.join(command),
-        time=format_seconds(_launch_s(facts) * 12),
+        command=command,
+        time=format_seconds(_launch_s(facts) * _AB_LAUNCHES),
     )
 
 
-def _knob_words(configuration: Configuration) -> str:
-    return configuration.name or " ".join(f"{name}={value}" for name, value in sorted(configuration.knobs.items()))
+def _told(notes: Sequence[str]) -> list[str]:
+    """Notes that belong beside the result: what was known before, and what a limit kept from being a finalist."""
+    return [f"{note[0].upper()}{note[1:]}." for note in notes if note.startswith((KNOWN_BEFORE, LIMIT_BROKEN))]
+
+
+def _ab_command(facts: RunFacts, *added: str) -> str | None:
+    """The same sweep on the same machines as a comparison; None where the command is not known."""
+    command = facts.manifest.command
+    if command[:2] != ("harness", "tune"):
+        return None
+    kept: list[str] = []
+    words = iter(command[2:])
+    for word in words:
+        if word in _TUNE_OPTIONS:
+            next(words, None)
+        elif not word.startswith(tuple(f"{option}=" for option in _TUNE_OPTIONS)):
+            kept.append(word)
+    return shlex.join(["harness", "ab", *kept, *added])
+
+
+def _arm_words(facts: RunFacts, configuration: Configuration) -> str:
+    """What is fixed in the sweep is fixed in a comparison, too."""
+    every = [one.knobs for one in facts.plan.configurations]
+    varying = {name: value for name, value in configuration.knobs.items() if len({one.get(name) for one in every}) > 1}
+    return " ".join(f"{name}={value}" for name, value in sorted(varying.items())) or str(configuration.name)
 
 
 def _launch_s(facts: RunFacts) -> float:
@@ -302,8 +331,9 @@ def _seconds_by_launch(cells: Sequence[CellSummary], launch_id: str) -> dict[str
 
 
 def _reference_seconds(facts: RunFacts, seconds: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:
-    step = next((step for step in facts.tune_steps if step.phase == "reference"), None)
-    launch = _launch_of(facts, step) if step else None
+    assert facts.plan.tune is not None
+    own = [step for step in facts.tune_steps if step.configuration_id == facts.plan.tune.reference_id]
+    launch = next((found for step in own if (found := _launch_of(facts, step))), None)
     return seconds.get(launch.launch_id, {}) if launch else {}
 
 

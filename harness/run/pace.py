@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.records.events import RunStarted
 from harness.records.plan import Plan, PlannedLaunch
+from harness.run.tuning import most_launches
 
 
 class Pace:
@@ -11,22 +12,34 @@ class Pace:
 
     def __init__(self, plan: Plan) -> None:
         launches = [launch for launch in plan.launches if launch.fits_budget]
-        self.trials = sum(len(launch.trials) for launch in launches)
+        self._unchosen, self._one_s = 0, 0.0  # launches of a search that may still be chosen, and what one takes
+        self.at_most = plan.tune is not None
+        if plan.tune is not None:
+            begun = sum(any(trial.done for trial in launch.trials) for launch in launches)
+            self.launches = most_launches(plan)
+            self._unchosen = max(0, self.launches - begun)
+            self._one_s = sum(launch.predicted_s for launch in launches) / len(launches)
+            self.trials = self.launches * max(len(launch.trials) for launch in launches)
+        else:
+            self.launches = len(plan.launches)
+            self.trials = sum(len(launch.trials) for launch in launches)
         self.done_trials = sum(trial.done for launch in launches for trial in launch.trials)
+        chosen = () if plan.tune is not None else launches
         self._left_s = {
-            trial.trial_id: trial.predicted_s for launch in launches for trial in launch.trials if not trial.done
+            trial.trial_id: trial.predicted_s for launch in chosen for trial in launch.trials if not trial.done
         }
-        self._launches_s = {launch.ordinal: launch.predicted_launch_s for launch in launches if not launch.done}
+        self._launches_s = {launch.ordinal: launch.predicted_launch_s for launch in chosen if not launch.done}
         self._predicted_s = 0.0  # of what has ended
         self._actual_s = 0.0
         self._boot_s = 0.0
         self._since_s = 0.0
 
     def started(self, run_id: str, *, launches: int) -> RunStarted:
-        """The first event of a run."""
+        """The first event of a run with ``launches`` still to make, or of a search with at most as many as it plans."""
         return RunStarted(
             run_id=run_id,
-            launches=launches,
+            launches=min(launches, self.launches),
+            at_most=self.at_most,
             trials=self.trials,
             done_trials=self.done_trials,
             predicted_s=self._remaining_s(),
@@ -35,7 +48,12 @@ class Pace:
     def launch_begins(self, now_s: float, launch: PlannedLaunch) -> None:
         """A boot begins; it counts with the first trial after it."""
         self._since_s = now_s
-        self._boot_s = self._launches_s.pop(launch.ordinal, 0.0)
+        if self.at_most:
+            self._unchosen = max(0, self._unchosen - 1)
+            self._left_s = {trial.trial_id: trial.predicted_s for trial in launch.trials if not trial.done}
+            self._boot_s = launch.predicted_launch_s
+        else:
+            self._boot_s = self._launches_s.pop(launch.ordinal, 0.0)
 
     def trial_done(self, now_s: float, trial_id: str) -> float:
         """A trial has ended; return the seconds that are left."""
@@ -50,4 +68,5 @@ class Pace:
         return predicted_s * (self._actual_s / self._predicted_s if self._predicted_s else 1.0)
 
     def _remaining_s(self) -> float:
-        return self.scaled(sum(self._left_s.values()) + sum(self._launches_s.values()))
+        chosen_s = sum(self._left_s.values()) + sum(self._launches_s.values())
+        return self.scaled(chosen_s + self._unchosen * self._one_s)

@@ -20,7 +20,7 @@ from harness.records.journal import LaunchStart, RunNote, SessionEnd, SessionOut
 from harness.records.launch import LaunchRecord
 from harness.records.plan import Plan, PlannedLaunch
 from harness.records.trial import MEASURING_VERSION, TrialRecord
-from harness.records.tune import TuneStep
+from harness.records.tune import TuneStep, step_words
 from harness.run.bench import Bench, ChainAnswer, KeepTexts
 from harness.run.canary import CanaryReference, judge
 from harness.run.checking import Checks
@@ -170,8 +170,8 @@ class _Session:
             if not self._fits(chosen.planned):
                 return
             self._chosen = chosen
-            self._tools.journal.append(chosen.step)
-            self._note(f"{chosen.planned.configuration.label}: {chosen.step.because}")
+            self._tools.journal.append(chosen.step)  # it says why, and is shown like a note
+            self._tools.on_event(Note(text=step_words(chosen.step)))
             await self._launch_until_accepted(chosen.planned)
 
     async def _launch_all(self, todo: Sequence[PlannedLaunch]) -> None:
@@ -284,8 +284,8 @@ class _Session:
         tools.journal.append(start)
         tools.on_event(
             LaunchStarted(
-                ordinal=launch.ordinal,
-                launches=len(self._task.plan.launches),
+                ordinal=len(self._attempts) if self._chosen else launch.ordinal,
+                launches=self._pace.launches,
                 configuration=launch.configuration,
                 expected_s=self._spec(launch).expected_launch_s,
             )

@@ -104,7 +104,8 @@ def plan_sweep(
     for load in loads.values():
         require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
     comparison = planned_comparison(sweep, recipe.recipe, expansion.groups, wishes.comparison)
-    tune = planned_tune(sweep, recipe.recipe, expansion.groups, expansion.incumbent, wishes.tune, rig_id=host.rig_id)
+    identity = Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id)
+    tune = planned_tune(sweep, recipe.recipe, groups, expansion.incumbent, wishes.tune, identity=identity)
     plan = make_plan(
         PlanRequest(
             base=replace(
@@ -119,7 +120,7 @@ def plan_sweep(
             groups=groups,
             rounds=_rounds(sweep, wishes, comparison, tune),
             cost=_cost(recipe),
-            identity=Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id),
+            identity=identity,
             budget=Budget(cell_s=budget.cell_s) if tune else budget,  # a search ends with the budget, and marks nothing
             most_speculative_tokens=most_k,
             predictions=_predictions(recipe, expansion),

@@ -11,8 +11,11 @@ from harness.recipe.schema import Recipe
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, CellGroup, Configuration, KnobValue
 from harness.records.identity import content_id
 from harness.records.observation import Candidate
+from harness.records.plan import Plan
+from harness.records.trial import MEASURING_VERSION
 from harness.records.tune import PlannedTune
 from harness.run.arms import asked_limits
+from harness.run.plan import Identity
 from harness.sweep.load import Sweep, with_source
 
 DEFAULT_MOST_LAUNCHES = 8
@@ -52,7 +55,7 @@ def planned_tune(
     incumbent: Configuration | None,
     wish: TuneWish | None,
     *,
-    rig_id: str,
+    identity: Identity,
 ) -> PlannedTune | None:
     """Return how the search is led; None where nothing is searched.
 
@@ -71,7 +74,7 @@ def planned_tune(
         raise InputError(what, where=sweep.source.where(("objective",), value=True), hint=hint)
     asked = sweep.file.tune
     reference = reference_of(recipe, groups, incumbent)
-    fingerprint = _fingerprint(sweep, groups, rig_id)
+    fingerprint = _fingerprint(sweep, groups, identity)
     return PlannedTune(
         sampler=wish.sampler or (asked.sampler if asked else "auto"),
         max_launches=wish.max_launches or (asked.max_launches if asked else None) or DEFAULT_MOST_LAUNCHES,
@@ -83,6 +86,15 @@ def planned_tune(
         fingerprint=fingerprint,
         limits=asked_limits(sweep),
     )
+
+
+def most_launches(plan: Plan) -> int:
+    """Return how many launches a plan comes to, of a search at the most."""
+    tune = plan.tune
+    if tune is None:
+        return len(plan.launches)
+    search = sum(launch.round == 1 for launch in plan.launches)
+    return min(tune.max_launches, search) + (1 + min(tune.confirm_best, search - 1)) * tune.confirm_launches
 
 
 def reference_of(recipe: Recipe, groups: Sequence[CellGroup], incumbent: Configuration | None) -> Configuration:
@@ -126,11 +138,17 @@ def _varying(effective: Mapping[str, Mapping[str, KnobValue]]) -> list[str]:
     return [name for name in names if len({knobs.get(name) for knobs in effective.values()}) > 1]
 
 
-def _fingerprint(sweep: Sweep, groups: Sequence[CellGroup], rig_id: str) -> str:
-    """Of the space, the rig, the workload and the objective: a study of one tells nothing of another."""
+def _fingerprint(sweep: Sweep, groups: Sequence[CellGroup], identity: Identity) -> str:
+    """Of the space, the engine as launched, the rig, the workload and how it is judged.
+
+    A study of one tells nothing of another. An image is a knob, and so in it; the version that an engine says it has
+    is known after a launch only, and kept beside each launch.
+    """
+    file = sweep.file
     loads = sorted({load.load_id for group in groups for load in group.loads})
     names = sorted(group.configuration.configuration_id for group in groups)
-    return content_id([names, loads, repr(sweep.file.mix), sweep.file.objective, rig_id])
+    judged = [file.objective, repr(file.mix), repr(file.limits), MEASURING_VERSION]
+    return content_id([names, loads, judged, identity.recipe_sha256, identity.rig_id])
 
 
 def _is_off(knobs: Mapping[str, object]) -> bool:

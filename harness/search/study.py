@@ -125,6 +125,10 @@ class SharedStudy:
             retries=int(said.get(_RETRIES, 0)),
         )
 
+    def is_left_over(self) -> bool:
+        """Whether something waits in line that somebody began and did not finish."""
+        return any(one.state == TrialState.WAITING and one.user_attrs.get(_RETRIES) for one in self.trials)
+
     def put_in_line(self, parameters: Mapping[str, Any], configuration_id: str, *, retries: int = 0) -> None:
         """Ask for these parameters next. A knob that the configuration does not have is among them: its id counts."""
         self._study.enqueue_trial(dict(parameters), user_attrs={_RETRIES: retries, _WANTED: configuration_id})

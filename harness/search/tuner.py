@@ -94,6 +94,12 @@ class Tuner:
         return found
 
     def _propose(self, observed: Sequence[Observation]) -> Proposal | None:
+        if self._study.is_left_over():
+            asked = self._study.ask()
+            begun = self._meant(asked)
+            if begun is not None:
+                return self._again(begun, asked)
+            self._study.refuse(asked.number)
         gone = {one.configuration_id for one in observed} | self._study.taken()
         reference = self._reference_left(gone)
         if reference is not None:
@@ -131,8 +137,12 @@ class Tuner:
 
     def _asked(self, candidate: Candidate, phase: Phase, because: str) -> Proposal:
         """Through the study, so that whoever looks at it sees every launch. What was in line before comes first."""
-        self._study.put_in_line(self._parameters.of(candidate), candidate.configuration_id)
-        asked = self._study.ask()
+        while True:
+            self._study.put_in_line(self._parameters.of(candidate), candidate.configuration_id)
+            asked = self._study.ask()
+            if asked.wanted is not None:
+                break
+            self._study.give_up(asked.number)  # somebody else took it out of the line: this is the sampler's own idea
         found = self._meant(asked)
         if found is None or found is candidate:
             return Proposal(candidate=candidate, trial_number=asked.number, phase=phase, because=because)

@@ -24,7 +24,9 @@ def observation_of(
     limits: Sequence[AskedLimit] = (),
     measured: Mapping[tuple[str, str], Measured] | None = None,
 ) -> Observation:
-    """Return what the boots of one planned launch showed: the last one counts, an earlier slow one was given back.
+    """Return what the boots of one planned launch showed: all but those that were slow and given back.
+
+    One that was interrupted kept the cells that it had measured, and the boot after it measured the others.
 
     Args:
         launches: its boots, at least one.
@@ -33,22 +35,23 @@ def observation_of(
         measured: trials by launch and load, to judge the limits by; None: they are not judged.
     """
     last = launches[-1]
-    configuration_id = last.configuration.configuration_id
+    counting = {launch.launch_id for launch in launches if launch.outcome != "slow_canary"}
     seen: dict[str, CellObservation] = {}
+    places: dict[str, str] = {}  # launch id by load id
     for cell in cells:
-        if cell.cell.configuration.configuration_id != configuration_id:
+        if cell.cell.configuration.configuration_id != last.configuration.configuration_id:
             continue
         for trial in cell.valid_trials:
-            found = cell_of(trial.metrics) if trial.launch_id == last.launch_id else None
+            found = cell_of(trial.metrics) if trial.launch_id in counting else None
             if found is not None:
-                seen[cell.cell.load.load_id] = found
+                seen[cell.cell.load.load_id], places[cell.cell.load.load_id] = found, trial.launch_id
     booted = last.outcome in _MEASURED or bool(seen)
     return Observation(
-        configuration_id=configuration_id,
+        configuration_id=last.configuration.configuration_id,
         booted=booted,
         cells=seen,
         reason=None if booted else last.reason or last.outcome.replace("_", " "),
-        slo_excess=_excess(limits, seen, last.launch_id, measured or {}),
+        slo_excess=_excess(limits, places, measured or {}),
     )
 
 
@@ -83,15 +86,12 @@ def cell_of(metrics: TrialMetrics) -> CellObservation | None:
 
 
 def _excess(
-    limits: Sequence[AskedLimit],
-    seen: Mapping[str, CellObservation],
-    launch_id: str,
-    measured: Mapping[tuple[str, str], Measured],
+    limits: Sequence[AskedLimit], places: Mapping[str, str], measured: Mapping[tuple[str, str], Measured]
 ) -> dict[str, float]:
     """By limit, the worst over cells: how far the bound is broken, 0.1 being ten percent; below 0 it is kept."""
     found: dict[str, float] = {}
     for limit in limits:
-        for load_id in seen:
+        for load_id, launch_id in places.items():
             rows = [measured[launch_id, load_id]] if (launch_id, load_id) in measured else []
             value = statistic_of(limit, rows)
             if value is None:
