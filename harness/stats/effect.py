@@ -78,7 +78,8 @@ def effect_of(base: Table, candidate: Table, basis: Basis | None = None) -> Effe
     if not base.size or not candidate.size or base.shape[1] != candidate.shape[1]:
         raise ValueError("both arms need a launch and the same prompts")
     basis = basis or Basis()
-    design = _design([base.mean(axis=1), candidate.mean(axis=1)], base.shape[1], basis)
+    means = [base.mean(axis=1), candidate.mean(axis=1)]
+    design = _design(means, base.shape[1], basis, rest=_rest_of_a_mean(base, candidate))
     components = [launch_component(design), prompt_component(base, candidate)]
     return effect_from(float(candidate.mean() - base.mean()), components, design)
 
@@ -109,9 +110,13 @@ def weighted_effect(
     """
     share = np.asarray(weights, dtype=float)
     combined = [combined_logs(arm, share, combine) for arm in (base, candidate)]
-    design = _design(combined, sum(table.shape[1] for table in base), basis or Basis())
+    parts = _contributions(base, candidate, share, combine)
+    rest = sum(
+        float(part) ** 2 * _rest_of_a_mean(one, two) for part, one, two in zip(parts, base, candidate, strict=True)
+    )
+    design = _design(combined, sum(table.shape[1] for table in base), basis or Basis(), rest=rest)
     components = [launch_component(design)]
-    for part, one, two in zip(_contributions(base, candidate, share, combine), base, candidate, strict=True):
+    for part, one, two in zip(parts, base, candidate, strict=True):
         own = prompt_component(one, two)
         components.append(Component(variance=own.variance * float(part) ** 2, degrees=own.degrees))
     return effect_from(float(combined[1].mean() - combined[0].mean()), components, design)
@@ -142,11 +147,11 @@ def effect_from(estimate: float, components: Sequence[Component], design: Design
     )
 
 
-def _design(arms: Sequence[NDArray[np.float64]], prompts: int, basis: Basis) -> Design:
+def _design(arms: Sequence[NDArray[np.float64]], prompts: int, basis: Basis, *, rest: float) -> Design:
     launches = (len(arms[0]), len(arms[1]))
     alone = basis.launch_noise and min(launches) == 1
     return Design(
-        noise=pooled_noise(arms, basis.floor, assume=basis.launch_noise),
+        noise=pooled_noise(arms, basis.floor, assume=basis.launch_noise, rest=rest),
         launches=launches,
         prompts=prompts,
         allowance=math.log(UNSEEN_SLOW_BOOT_RATIO) if alone else 0.0,
@@ -160,19 +165,24 @@ def launch_component(design: Design) -> Component:
     return Component(variance=design.noise.sigma_ratio**2 * share, degrees=design.noise.degrees)
 
 
-def pooled_noise(arms: Sequence[NDArray[np.float64]], floor: NoiseFloor | None, *, assume: bool = True) -> NoiseFloor:
+def pooled_noise(
+    arms: Sequence[NDArray[np.float64]], floor: NoiseFloor | None, *, assume: bool = True, rest: float = 0.0
+) -> NoiseFloor:
     """Return the variance between launches within arms, pooled with what is known of the rig.
 
     Args:
         arms: a mean per launch, for each arm.
         floor: stored; None: the assumption of 3 %, with the weight of ``ASSUMED_DEGREES``.
         assume: False: the arms alone, where they can tell.
+        rest: what requests add to the variance of a launch's mean. What is assumed is about boots, so it is added;
+            what was measured holds it.
     """
     squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms)
     degrees = float(sum(len(arm) - 1 for arm in arms))
     if floor is None and not assume:
         return NoiseFloor(sigma_ratio=math.sqrt(squares / degrees) if degrees else 0.0, degrees=degrees, source="arms")
-    prior = floor or NoiseFloor(sigma_ratio=ASSUMED_SIGMA_RATIO, degrees=ASSUMED_DEGREES, source="assumed")
+    assumed = math.sqrt(ASSUMED_SIGMA_RATIO**2 + rest)
+    prior = floor or NoiseFloor(sigma_ratio=assumed, degrees=ASSUMED_DEGREES, source="assumed")
     total = degrees + prior.degrees
     variance = (squares + prior.sigma_ratio**2 * prior.degrees) / total
     return NoiseFloor(
@@ -208,6 +218,11 @@ def within_sigma_ratio(arms: Sequence[Table]) -> float | None:
     """Return the standard deviation of one request within a launch, prompts and launches taken out; None if unknown."""
     rest, degrees = _rest(arms)
     return math.sqrt(rest) if degrees else None
+
+
+def _rest_of_a_mean(base: Table, candidate: Table) -> float:
+    """What the rest adds to the variance of a launch's mean over its prompts; 0 where it cannot be told."""
+    return _rest([base, candidate])[0] / base.shape[1]
 
 
 def _rest(arms: Sequence[Table]) -> tuple[float, int]:

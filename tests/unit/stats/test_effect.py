@@ -154,6 +154,16 @@ def test_noise_is_pooled_by_degrees() -> None:
     assert alone.sigma_ratio == pytest.approx(math.sqrt(squares / 3))
 
 
+def test_what_is_assumed_is_about_boots_so_requests_are_added() -> None:
+    rng = np.random.default_rng(4)
+    few, many = (rng.standard_normal((2, 2, count)) * 0.2 for count in (4, 400))
+    sigmas = [effect_of(one[0], one[1]).noise.sigma_ratio for one in (few, many)]
+    assert sigmas[0] > 0.05 > 0.035 > sigmas[1]
+    added = pooled_noise([np.zeros(1), np.zeros(1)], None, rest=0.0016)
+    assert added.sigma_ratio == pytest.approx(0.05)
+    assert pooled_noise([np.zeros(1), np.zeros(1)], FLOOR, rest=0.0016).sigma_ratio == pytest.approx(0.02)
+
+
 def test_an_effect_that_differs_from_prompt_to_prompt_widens_the_interval() -> None:
     even, uneven = np.full((2, 4), 0.1), np.tile([0.0, 0.05, 0.15, 0.2], (2, 1))
     base = np.zeros((2, 4))
