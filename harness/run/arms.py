@@ -38,6 +38,10 @@ def planned_comparison(
     """
     if wish is None:
         return None
+    if recipe.launch.style == "attach":
+        what = "a server that runs already is one launch, so there are no launches to compare"
+        hint = "Sweep it, change it, sweep it again, then harness compare RUN RUN: it can tell acceptance, not speed."
+        raise InputError(what, where=sweep.source.where(("recipe",), value=True), hint=hint)
     configurations = [group.configuration for group in groups]
     if wish.same:
         base = candidate = configurations[0]

@@ -91,6 +91,15 @@ def test_more_than_one_factor_is_refused_and_named() -> None:
     assert set(asked(candidate=two, allow_factors=True).factors) == {"num_speculative_tokens", "max_num_seqs"}
 
 
+def test_a_server_that_runs_already_has_no_launches_to_compare() -> None:
+    attach = load_recipe(find_recipe("attach")).recipe
+    loaded = with_arms(
+        sweep(KNOBS + "configurations: {today: {}}\n", head="sweep: a\nrecipe: attach\n"), ArmWords(same=True)
+    )
+    with pytest.raises(InputError, match="one launch, so there are no launches to compare"):
+        planned_comparison(loaded, attach, (), ComparisonWish(same=True))
+
+
 def test_two_names_for_one_server_are_refused() -> None:
     with pytest.raises(InputError, match="both arms would be the same server"):
         asked(candidate=BASE)
