@@ -1,4 +1,4 @@
-"""Intervals that were tried and not taken, on the series of benchmarks.verdicts (docs/decisions/0007).
+"""Intervals that were tried and not taken, on the series of benchmarks.verdicts (docs/decisions/0008).
 
 python -m benchmarks.alternatives --comparisons 400
 """

@@ -96,7 +96,7 @@ def require_same_question(folder: RunFolder, earlier: RunData, asked: PlannedCom
     """Raise InputError where a run would be carried on with as another comparison than the one it was begun as.
 
     How many launches there may be, and when they are looked at, is decided before the first look: launches added after
-    an unwelcome answer raise more false alarms than the intervals promise (docs/decisions/0007).
+    an unwelcome answer raise more false alarms than the intervals promise (docs/decisions/0008).
     """
     begun = earlier.plan.comparison if earlier.plan else None
     if begun is None or asked is None:

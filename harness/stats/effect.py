@@ -9,7 +9,7 @@ were asked the same. Two variances remain, and they are added (Satterthwaite 194
 - prompts: that an effect differs from prompt to prompt, beyond the rest, over the number of prompts: other prompts of
   the same workload would give another mean.
 
-docs/decisions/0007 says what else was tried, and what the simulations said of it.
+docs/decisions/0008 says what else was tried, and what the simulations said of it.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def within_sigma_ratio(arms: Sequence[Table]) -> float | None:
 
 def _rest_of_a_mean(base: Table, candidate: Table) -> float:
     """What the rest adds to the variance of a launch's mean over its prompts; 0 where it cannot be told."""
-    return _rest([base, candidate])[0] / base.shape[1]
+    return _rest([base, candidate])[0] / int(base.shape[1])
 
 
 def _rest(arms: Sequence[Table]) -> tuple[float, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-EFFECT_SPENDING = 2.0  # large effects are worth an early stop; chosen by simulation (docs/decisions/0007)
+EFFECT_SPENDING = 2.0  # large effects are worth an early stop (docs/decisions/0008)
 EQUIVALENCE_SPENDING = 5.0  # few launches cannot show that two arms are equal, so nothing is spent on looking early
 _GRID_STEP = 0.02
 _WIDEST = 9.0
