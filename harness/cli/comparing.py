@@ -10,7 +10,7 @@ from harness.records.journal import RunData
 from harness.records.plan import PlannedComparison
 from harness.records.summary import CellSummary
 from harness.records.trial import MEASURING_VERSION
-from harness.records.tune import SEARCH_ENDED
+from harness.records.tune import NOTHING_TO_CONFIRM
 from harness.records.verdict import Comparison, Verdict
 from harness.report.comparison import decided_words
 from harness.report.labels import counted
@@ -53,11 +53,9 @@ def tuned_code(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) 
     """Return the exit code of a search: 0 with a pick that was confirmed, "keep the default" included."""
     if run.plan is None or run.plan.tune is None:
         return CANNOT_TELL
-    finished = bool(run.ends) and run.ends[-1].outcome == "finished"
-    ended = any(note.text.startswith(SEARCH_ENDED) for note in run.notes)
     finalists = {step.configuration_id for step in run.tune_steps if step.phase == "confirm"}
     if not finalists:  # nothing promised more than the incumbent, which may have been measured by an earlier search
-        return FINE if finished and ended else CANNOT_TELL
+        return FINE if any(note.text == NOTHING_TO_CONFIRM for note in run.notes) else CANNOT_TELL
     names = {cell.cell.configuration.configuration_id for cell in cells if not cell.void}
     if run.plan.tune.reference_id not in names:
         return ENGINE_FAILED

@@ -38,7 +38,8 @@ def report_run(folder: RunFolder, root: Path) -> tuple[RunData, tuple[CellSummar
         StoreError: something cannot be written.
     """
     run = read_run(folder)
-    if not run.trials and not run.launches:
+    searched = run.plan is not None and run.plan.tune is not None  # it may have ended by what is known already
+    if not run.trials and not run.launches and not (searched and run.notes):
         raise InputError(f"run {folder.run_id} has measured nothing", hint="Resume it, or start it again.")
     cells = summaries_of(run)
     stored = Stored(run=run, cells=cells)

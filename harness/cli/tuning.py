@@ -18,7 +18,7 @@ from harness.records.observation import CellObservation, Observation
 from harness.records.plan import PlannedLaunch
 from harness.records.summary import CellSummary
 from harness.records.trial import TrialRecord
-from harness.records.tune import KNOWN_BEFORE, LIMIT_BROKEN, SEARCH_ENDED, TuneStep
+from harness.records.tune import KNOWN_BEFORE, LIMIT_BROKEN, NOTHING_TO_CONFIRM, SEARCH_ENDED, TuneStep
 from harness.report.labels import counted
 from harness.run.session import ChosenLaunch
 from harness.run.setup import PlannedSweep
@@ -113,6 +113,8 @@ class LaunchChooser:
             if not self._said:
                 self._said = True
                 self._words += self._limit_words()
+                if not self._finalists(run):
+                    self._words.append(NOTHING_TO_CONFIRM)
                 return self._ended_words()
         return self._next_confirmation(run)
 

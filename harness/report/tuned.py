@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.records.cell import Configuration
 from harness.records.launch import LaunchRecord
 from harness.records.summary import CellSummary
-from harness.records.tune import KNOWN_BEFORE, LIMIT_BROKEN, SEARCH_ENDED, TuneStep
+from harness.records.tune import KNOWN_BEFORE, LIMIT_BROKEN, NOTHING_TO_CONFIRM, TuneStep
 from harness.records.verdict import Comparison
 from harness.report.comparison import named
 from harness.report.comparison_words import change, explained, interval, noise_words, price_words
@@ -76,9 +76,11 @@ def _result(reading: Reading, found: Confirmed | None, best: Comparison | None) 
     incumbent = _label(reading, _reference_id(reading))
     searched = _searched(reading)
     if found is None or best is None:
-        if not any(step.phase == "search" for step in searched) and reading.facts.missing_trials:
-            return "The search is not complete: no configuration was compared with the incumbent yet."
-        return f"Keep {incumbent}: after {counted(len(searched), 'launch', 'launches')} nothing promises to be better."
+        made = counted(len(searched), "launch", "launches")
+        if NOTHING_TO_CONFIRM not in reading.facts.notes:
+            return f"The search is not complete: after {made} nothing was confirmed yet."
+        known = "" if searched else ", and by what was known already,"
+        return f"Keep {incumbent}: after {made}{known} nothing promises to be better."
     launches = min(best.effect.launches) if best.effect else 0
     figures = f"{change(best.effect)} ({interval(best.effect)})"
     each = counted(launches, "launch", "launches")
@@ -137,8 +139,7 @@ def _next_step(reading: Reading, found: Confirmed | None) -> NextStep | None:
         len({step.configuration_id for step in facts.tune_steps if step.phase == "confirm"}) * tune.confirm_launches
     )
     done = sum(step.phase == "confirm" for step in facts.tune_steps)
-    ended = any(note.startswith(SEARCH_ENDED) for note in facts.notes)
-    if not ended or done < planned:
+    if done < planned or (not planned and NOTHING_TO_CONFIRM not in facts.notes):
         return NextStep(
             because="The search is not complete.",
             command=next_command(manifest.command, manifest.run_id),

@@ -105,7 +105,7 @@ def plan_sweep(
         require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
     comparison = planned_comparison(sweep, recipe.recipe, expansion.groups, wishes.comparison)
     identity = Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id)
-    tune = planned_tune(sweep, recipe.recipe, groups, expansion.incumbent, wishes.tune, identity=identity)
+    tune = planned_tune(sweep, recipe.recipe, expansion, groups, wishes.tune, identity=identity)
     plan = make_plan(
         PlanRequest(
             base=replace(

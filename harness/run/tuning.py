@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.errors import InputError
 from harness.recipe.rules import check
 from harness.recipe.schema import Recipe
-from harness.records.cell import NUM_SPECULATIVE_TOKENS, CellGroup, Configuration, KnobValue
+from harness.records.cell import NUM_SPECULATIVE_TOKENS, CellGroup, Configuration, KnobValue, Refusal
 from harness.records.identity import content_id
 from harness.records.observation import Candidate
 from harness.records.plan import Plan
@@ -16,10 +16,12 @@ from harness.records.trial import MEASURING_VERSION
 from harness.records.tune import PlannedTune
 from harness.run.arms import asked_limits
 from harness.run.plan import Identity
+from harness.sweep.cells import Expansion
 from harness.sweep.load import Sweep, with_source
 
 DEFAULT_MOST_LAUNCHES = 8
 NO_SPECULATION = "no_speculation"
+_MOST_NAMED = 3  # refused configurations of one rule
 OBJECTIVES = ("seconds", "decode_tokens_per_s", "ttft_s")
 _CONFIDENCE, _SCHEDULER = "confidence_threshold", "confidence_scheduler"
 
@@ -51,13 +53,21 @@ def with_no_speculation(sweep: Sweep, recipe: Recipe) -> Sweep:
 def planned_tune(
     sweep: Sweep,
     recipe: Recipe,
+    expansion: Expansion,
     groups: Sequence[CellGroup],
-    incumbent: Configuration | None,
     wish: TuneWish | None,
     *,
     identity: Identity,
 ) -> PlannedTune | None:
     """Return how the search is led; None where nothing is searched.
+
+    Args:
+        sweep: as loaded.
+        recipe: the one that it names.
+        expansion: of the sweep.
+        groups: its configurations with their loads, those of a trace worked out.
+        wish: of the command line.
+        identity: of engine and rig.
 
     Raises:
         InputError: there is nothing to search, or it cannot be led by that objective.
@@ -66,14 +76,13 @@ def planned_tune(
         return None
     where = sweep.source.where(("knobs",))
     if len(groups) < 2:
-        hint = "Give a launch knob a list or a range of values."
-        raise InputError("the search space is empty: one configuration is left", where=where, hint=hint)
+        raise _empty(groups, expansion.refusals, where)
     if sweep.file.objective not in OBJECTIVES:
         what = f"a search cannot be led by {sweep.file.objective}"
         hint = f"objective may be {', '.join(OBJECTIVES)}; bounds on other figures go into limits."
         raise InputError(what, where=sweep.source.where(("objective",), value=True), hint=hint)
     asked = sweep.file.tune
-    reference = reference_of(recipe, groups, incumbent)
+    reference = reference_of(recipe, groups, expansion.incumbent)
     fingerprint = _fingerprint(sweep, groups, identity)
     return PlannedTune(
         sampler=wish.sampler or (asked.sampler if asked else "auto"),
@@ -86,6 +95,20 @@ def planned_tune(
         fingerprint=fingerprint,
         limits=asked_limits(sweep),
     )
+
+
+def _empty(groups: Sequence[CellGroup], refusals: Sequence[Refusal], where: str) -> InputError:
+    left = ", ".join(group.configuration.label for group in groups) or "nothing"
+    refused = [one for one in refusals if not one.loads]
+    if not refused:
+        hint = "Give a launch knob a list or a range of values."
+        return InputError(f"the search space is empty: {left} is all there is", where=where, hint=hint)
+    labels: dict[str, list[str]] = {}
+    for one in refused:
+        labels.setdefault(one.because, []).append(one.configuration.label)
+    reasons = "\n  ".join(f"{'; '.join(of[:_MOST_NAMED])}: {because}" for because, of in labels.items())
+    what = f"the search space is empty: every configuration but {left} is refused"
+    return InputError(what, where=where, hint=reasons)
 
 
 def most_launches(plan: Plan) -> int:

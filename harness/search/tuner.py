@@ -129,7 +129,7 @@ class Tuner:
             return self._end(f"another launch is expected to gain {little}, which is not worth its time")
         candidate = self._search.space.candidate(choice.configuration_id)
         gain = format_change(math.exp(choice.belief.mean))
-        because = f"it promises {gain} over the incumbent, give or take {format_ratio(choice.belief.sd)}"
+        because = f"expected at {gain} against the incumbent, give or take {format_ratio(choice.belief.sd)}"
         proposal = self._asked(candidate, "search", because)
         if proposal.candidate is not candidate:
             return proposal
