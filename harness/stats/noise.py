@@ -11,6 +11,8 @@ from harness.records.noise import CellNoise, StoredNoise
 from harness.records.verdict import NoiseFloor
 from harness.stats.effect import ASSUMED_DEGREES, ASSUMED_SIGMA_RATIO
 
+_LARGEST_SIGMA = 9.0
+
 
 def assumed_floor() -> NoiseFloor:
     """Return what is assumed where nobody measured: 3 % between launches."""
@@ -44,9 +46,16 @@ def usable_noise(
     stored: Iterable[StoredNoise], *, engine_version: str | None, measuring_version: int
 ) -> tuple[StoredNoise, ...]:
     """Return what holds for this engine; with an unknown version (before a launch) what was measured last."""
-    fits = [entry for entry in stored if entry.measuring_version == measuring_version]
+    fits = [entry for entry in stored if entry.measuring_version == measuring_version and _is_sound(entry)]
     version = engine_version if engine_version is not None else (fits[-1].engine_version if fits else None)
     return tuple(entry for entry in fits if entry.engine_version == version)
+
+
+def _is_sound(entry: StoredNoise) -> bool:
+    """Whether nobody has edited nonsense into it: a noise of 9 is a rig whose launches differ by a factor of 8,000."""
+    readings = [(entry.total_sigma_ratio, entry.total_degrees)]
+    readings += [(cell.between_sigma_ratio, cell.degrees) for cell in entry.cells]
+    return all(0 <= sigma < _LARGEST_SIGMA and degrees > 0 for sigma, degrees in readings)
 
 
 def _of_workload(

@@ -152,6 +152,16 @@ def test_another_engine_or_way_of_measuring_has_another_floor() -> None:
     assert usable_noise((), engine_version=None, measuring_version=MEASURING_VERSION) == ()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"total_sigma_ratio": -1.0}, {"total_sigma_ratio": 1e300}, {"total_degrees": 0.0}, {"total_degrees": -3.0}],
+)
+def test_what_nobody_can_have_measured_is_passed_over(change: dict[str, float]) -> None:
+    entries = (noise(), replace(noise(at="2026-11-20"), **change))  # type: ignore[arg-type]
+    kept = usable_noise(entries, engine_version="1.0", measuring_version=MEASURING_VERSION)
+    assert kept == entries[:1]
+
+
 def test_a_verdict_uses_the_stored_floor() -> None:
     run = ab_run((1.0, 1.01), (0.9, 0.91))
     quiet, loud = (comparison_of(stored(run), NoiseBook(entries=(noise(sigma),))) for sigma in (0.005, 0.2))
