@@ -38,6 +38,7 @@ from harness.units import format_number, format_seconds
 _RUN_OPTIONS = ("--resume", "--launches")
 _SURE = 2.8  # standard errors of an effect that is found in 80 of 100 comparisons (1.96 + 0.84)
 _MOST_TIMES = 20
+_STEADIER = 4  # times as many prompts halve what requests add to a launch's mean
 
 
 def decided_words(comparison: Comparison) -> str | None:
@@ -192,7 +193,8 @@ def _next_step(comparison: Comparison, facts: RunFacts) -> NextStep | None:
         return _more_prompts(comparison, effect, facts)
     wanted = _launches_wanted(comparison, effect)
     if wanted is None:
-        return None
+        because = f"At this noise {MOST_LAUNCHES} launches of each arm would not tell; more prompts make each of them "
+        return _prompts_step(because + "steadier, and a wider `margin` asks for less.", comparison, facts, _STEADIER)
     return NextStep(
         because=f"About {wanted} launches of each arm would tell; they have to be new ones.",
         command=shlex.join([*_plain(manifest.command), "--launches", str(wanted)]),
@@ -211,20 +213,29 @@ def _prompts_share(effect: Effect) -> float:
 
 def _more_prompts(comparison: Comparison, effect: Effect, facts: RunFacts) -> NextStep:
     """A run with as many launches and so many more prompts that the effect, or the margin, would be seen."""
-    plan, launches = facts.plan, min(effect.launches)
     goal = max(abs(effect.log_ratio), math.log1p(comparison.margin_ratio)) / _SURE
     room = max(goal**2 - _launch_variance(effect), (goal / 2) ** 2)
     times = min(max(2, math.ceil(_prompts_share(effect) * effect.se**2 / room)), _MOST_TIMES)
+    because = (
+        "The effect differs from prompt to prompt more than launches do: about {} times as many prompts would tell."
+    )
+    return _prompts_step(because.format(times), comparison, facts, times)
+
+
+def _prompts_step(because: str, comparison: Comparison, facts: RunFacts, times: int) -> NextStep:
+    """A new run with as many launches of ``times`` as many prompts."""
+    launches = max(len(comparison.base.launch_ids), 1)
     sessions = sum(cell.load.recorded.conversations for cell in comparison.cells if cell.load.recorded)
     more = (
-        f"workload.sample.sessions={sessions * times}" if sessions else f"repeat.drafts={plan.drafts_per_cell * times}"
+        f"workload.sample.sessions={sessions * times}"
+        if sessions
+        else f"repeat.drafts={facts.plan.drafts_per_cell * times}"
     )
     took = [launch for launch in facts.launches if launch.outcome == "measured" and launch.total_s]
     booting_s = fmean(launch.ready_s or 0.0 for launch in took) if took else 0.0
     launch_s = booting_s + (_round_s(facts) / 2 - booting_s) * times
     return NextStep(
-        because=f"The effect differs from prompt to prompt more than launches do: about {times} times as many prompts "
-        "would tell.",
+        because=because,
         command=shlex.join([*_without(facts.manifest.command, ("--resume",)), "--set", more]),
         time=format_seconds(2 * launches * launch_s),
     )
