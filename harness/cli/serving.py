@@ -86,7 +86,7 @@ def _specs(sweep: Sweep, recipe: LoadedRecipe) -> list[LaunchSpec]:
 
 
 def _expansion(sweep: Sweep, recipe: LoadedRecipe) -> Expansion | None:
-    for arms_only in (False, True):
+    for arms_only in (False, True) if sweep.file.compare is not None else (False,):
         with suppress(InputError):
             return expand(sweep, recipe.recipe, arms_only=arms_only)
     return None

@@ -313,7 +313,8 @@ class LaunchChooser:
         """As chosen when the confirmation began: what others add to the study later changes nothing."""
         steps = [step.configuration_id for step in run.tune_steps if step.phase == "confirm"]
         begun = [name for name in dict.fromkeys(steps) if name != self._space.reference_id]
-        chosen = self._tuner.finalists(self._tune.confirm_best)
+        promising = self._tuner.finalists(len(self._space.candidates))
+        chosen = [name for name in promising if name not in self._plan.control_ids]  # controls are never recommended
         return [*begun, *(name for name in chosen if name not in begun)][: max(len(begun), self._tune.confirm_best)]
 
     def _launch(self, configuration_id: str, round_number: int) -> PlannedLaunch:

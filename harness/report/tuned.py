@@ -114,8 +114,9 @@ def _cost_words(reading: Reading) -> str:
     searched = len(_searched(reading))
     confirmed = sum(step.phase == "confirm" for step in facts.tune_steps)
     return (
-        f"{counted(searched, 'launch', 'launches')} searched and {confirmed} confirmed, in {format_seconds(spent_s)}; "
-        f"launching each of the {len(first)} configurations once would have taken about {format_seconds(grid_s)}."
+        f"{counted(searched, 'launch', 'launches')} of the search and {confirmed or 'none'} to confirm, in "
+        f"{format_seconds(spent_s)}; launching each of the {len(first)} configurations once would have taken about "
+        f"{format_seconds(grid_s)}."
     )
 
 

@@ -178,6 +178,9 @@ class _Work:
     def _fits(self, server: _Server, knobs: dict[str, KnobValue]) -> bool:
         """Whether the knobs are this server's, those that do nothing beside them left out."""
         verdict = server.verdict
+        own = verdict.configuration.knobs
+        if any(own.get(name, value) != value for name, value in knobs.items()):
+            return False  # a depth does nothing beside a server without a drafter, which is no server of that depth
         beside = check(
             self._recipe, Configuration(recipe=self._recipe.recipe, knobs=verdict.configuration.knobs | knobs)
         )
