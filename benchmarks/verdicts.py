@@ -133,6 +133,7 @@ def at_least(hits: int, of: int, limit: float) -> bool:
 
 RIGS = tuple(Rig(launch_sd=sd, slow=slow) for sd in (0.02, 0.03) for slow in ("none", "seen", "unseen"))
 DESIGNS = ((2, False), (3, False), (4, False), (6, False), (6, True))  # launches of each arm, looks on the way
+ALARM_DESIGNS = ((1, False), *DESIGNS)  # one launch an arm has to keep the promise too; it detects next to nothing
 
 
 @dataclass(slots=True)
@@ -173,7 +174,7 @@ def alarm_table(comparisons: int, pool: ProcessPoolExecutor | None = None) -> Ta
     )
     for rig in RIGS:
         for stored in (True, False):
-            for launches, sequential in DESIGNS:
+            for launches, sequential in ALARM_DESIGNS:
                 trial = Trial(rig=rig, launches=launches, sequential=sequential, stored_floor=stored)
                 _add_alarms(table, trial, outcomes(trial, comparisons, pool))
     return table
@@ -184,7 +185,7 @@ def _add_alarms(table: Table, trial: Trial, found: list[Outcome]) -> None:
     alarms, covered = sum(one.alarm for one in found), sum(one.covered for one in found)
     # Wider than need be, by design: an unseen slow launch counts as noise, an assumption is careful, and the interval
     # of an early look is that of the whole procedure.
-    careful = trial.rig.slow == "unseen" or not trial.stored_floor or trial.sequential
+    careful = trial.rig.slow == "unseen" or not trial.stored_floor or trial.sequential or trial.launches == 1
     kept = at_most(alarms, of, 0.05) and at_least(covered, of, 0.93) and (careful or at_most(covered, of, 0.985))
     cells = [
         trial.rig.words,
