@@ -12,7 +12,6 @@ from harness.records.launch import LaunchRecord
 from harness.records.summary import CellSummary
 from harness.records.tune import KNOWN_BEFORE, LIMIT_BROKEN, NOTHING_TO_CONFIRM, TuneStep
 from harness.records.verdict import Comparison
-from harness.report.comparison import named
 from harness.report.comparison_words import change, explained, interval, noise_words, price_words
 from harness.report.facts import RunFacts
 from harness.report.headline import next_command
@@ -67,6 +66,14 @@ def picked(reading: Reading) -> Configuration | None:
     if facts.tuned is not None and facts.tuned.pick is not None:
         return facts.tuned.pick.candidate.configuration
     return _configuration(reading, _reference_id(reading))
+
+
+def called(comparison: Comparison, reading: Reading) -> Comparison:
+    """Return a comparison of a search with its arms called as in the tables beside it."""
+    base, candidate = (
+        replace(arm, name=_name(reading, arm.configuration)) for arm in (comparison.base, comparison.candidate)
+    )
+    return replace(comparison, base=base, candidate=candidate)
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -127,7 +134,8 @@ def _failed_words(launches: Sequence[LaunchRecord]) -> str:
 
 def _doubt_words(found: Confirmed | None) -> str:
     doubtful = {cell.load.load_id for one in found.comparisons for cell in one.cells if cell.doubts} if found else set()
-    return f"{counted(len(doubtful), 'cell')} of the confirmation carry doubts." if doubtful else ""
+    carry = "carries a doubt" if len(doubtful) == 1 else "carry doubts"
+    return f"{counted(len(doubtful), 'cell')} of the confirmation {carry}." if doubtful else ""
 
 
 def _next_step(reading: Reading, found: Confirmed | None) -> NextStep | None:
@@ -184,7 +192,8 @@ def _ab_command(facts: RunFacts, *added: str) -> str | None:
 def _arm_words(facts: RunFacts, configuration: Configuration) -> str:
     """What is fixed in the sweep is fixed in a comparison, too."""
     every = [one.knobs for one in facts.plan.configurations]
-    varying = {name: value for name, value in configuration.knobs.items() if len({one.get(name) for one in every}) > 1}
+    values = {name: {one[name] for one in every if name in one} for name in configuration.knobs}
+    varying = {name: value for name, value in configuration.knobs.items() if len(values[name]) > 1}
     return " ".join(f"{name}={value}" for name, value in sorted(varying.items())) or str(configuration.name)
 
 
@@ -272,7 +281,7 @@ def _steps_table(reading: Reading) -> TableView:
 
 
 def _named(reading: Reading, found: Confirmed) -> Confirmed:
-    comparisons = tuple(named(one, reading.labels) for one in found.comparisons)
+    comparisons = tuple(called(one, reading) for one in found.comparisons)
     at = found.comparisons.index(found.pick) if found.pick is not None else None
     return replace(found, comparisons=comparisons, pick=None if at is None else comparisons[at])
 
@@ -299,7 +308,11 @@ def _configuration(reading: Reading, configuration_id: str) -> Configuration | N
 
 def _label(reading: Reading, configuration_id: str) -> str:
     configuration = _configuration(reading, configuration_id)
-    return reading.labels.configuration(configuration) if configuration else configuration_id
+    return _name(reading, configuration) if configuration else configuration_id
+
+
+def _name(reading: Reading, configuration: Configuration) -> str:
+    return configuration.name or reading.labels.configuration(configuration)
 
 
 def _launch_ids(facts: RunFacts) -> list[str]:

@@ -25,7 +25,7 @@ from harness.report.reading import Reading, read
 from harness.report.session import drafts_table
 from harness.report.tables import cells_table, configurations_table, launches_table, overview_table
 from harness.report.timeline import timeline
-from harness.report.tuned import picked, tuned_headline, tuned_view
+from harness.report.tuned import called, picked, tuned_headline, tuned_view
 
 
 def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) -> ReportView:
@@ -80,7 +80,7 @@ def _leading(reading: Reading) -> Comparison | None:
     found = reading.facts.tuned
     if found is None or not found.comparisons:
         return None
-    return named(found.pick or found.comparisons[0], reading.labels)
+    return called(found.pick or found.comparisons[0], reading)
 
 
 def _facts_line(facts: RunFacts) -> str:

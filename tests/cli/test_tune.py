@@ -119,7 +119,7 @@ def test_confirmation_alternates_in_launches_of_its_own(searched: Place) -> None
 
 
 def test_the_pick_is_confirmed_and_can_be_pasted(searched: Place) -> None:
-    assert searched.headline().startswith("**Run k=6, block_k=1: +")
+    assert searched.headline().startswith("**Run k=6: +")
     assert "over no speculation, confirmed by 3 launches of each of its own" in searched.headline()
     env = searched.page("best.env")
     assert "\nMTP_NUM_TOKENS=6\n" in env
@@ -285,7 +285,7 @@ def test_a_budget_that_ends_in_mid_search_is_carried_on_with(place: Place, capsy
     before = len(place.run().trials)
     (place.folder / "small.yaml").write_text((place.folder / "small.yaml").read_text().replace("25m", "9h"))
     assert place.tune("--resume") == 0
-    assert place.headline().startswith("**Run k=6, block_k=1: +")
+    assert place.headline().startswith("**Run k=6: +")
     trials = [trial.trial_id for trial in place.run().trials]
     assert len(trials) > before and len(trials) == len(set(trials))
 
