@@ -206,6 +206,7 @@ def _launch_s(facts: RunFacts) -> float:
 
 
 def _finalists_table(reading: Reading, found: Confirmed) -> TableView:
+    vetoed = any(one.vetoes for one in found.comparisons)
     rows = [
         Row(
             values=(
@@ -214,7 +215,7 @@ def _finalists_table(reading: Reading, found: Confirmed) -> TableView:
                 change(one.effect),
                 interval(one.effect),
                 str(one.effect.launches[1]) if one.effect else MISSING,
-                "; ".join(one.vetoes),
+                *(["; ".join(one.vetoes)] if vetoed else []),
             ),
             emphasis=found.pick is one,
         )
@@ -230,7 +231,7 @@ def _finalists_table(reading: Reading, found: Confirmed) -> TableView:
             Column(label="gain"),
             Column(label="interval"),
             Column(label="launches"),
-            Column(label="vetoed by", numeric=False, spare=True),
+            *([Column(label="vetoed by", numeric=False)] if vetoed else []),
         ),
         rows=tuple(rows),
         notes=(f"launches of the search are not in it: the best of many lucky ones would win{shared}",),
