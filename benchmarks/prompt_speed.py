@@ -37,7 +37,7 @@ from harness.run.streams import LEAST_ROUNDS, Prompts
 from harness.sweep.cells import expand
 from harness.sweep.load import load_sweep
 from harness.workload.fitting import tolerance_tokens
-from harness.workload.spec import StreamShape, streams_for
+from harness.workload.spec import StreamShape, promised_tokens, streams_for
 
 MOST_S = 60.0
 MOST_COUNTS_PER_PROMPT = 3.0
@@ -95,8 +95,11 @@ async def build_all(bench: CountingBench, cells: list[tuple[LoadPoint, StreamSha
     for number, (load, shape) in enumerate(cells):
         made = await source.for_trial(load, shape, name=str(number))
         rounds = [await made.warmup_round(each) for each in range(_WARMUP_ROUNDS)]
-        measured = [prompt for stream in made.streams for prompt in stream.prompts]
-        prompts += [(prompt, load.context_tokens) for prompt in measured]
+        prompts += [
+            (prompt, promised_tokens(load, turn))
+            for stream in made.streams
+            for turn, prompt in enumerate(stream.prompts)
+        ]
         prompts += [(prompt, 0) for streams in rounds for stream in streams for prompt in stream.prompts]
         prompts += [(prompt, 0) for prompt in made.fills]
     took_s = time.perf_counter() - began_s

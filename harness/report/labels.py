@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harness.records.cell import NUM_SPECULATIVE_TOKENS, Cell, Configuration, LoadPoint
 from harness.units import format_tokens
+from harness.workload.spec import conversation_of
 
 NO_SPECULATION = "no speculation"
 ONLY_ONE = "as configured"  # nothing varies, and the launch knobs are in the provenance
@@ -34,9 +35,13 @@ class Labels:
         return ", ".join(f"{name}={configuration.knobs[name]}" for name in names)
 
     def load(self, load: LoadPoint) -> str:
-        """Context and streams, and whatever else varies: "code · 1K tokens · 4 streams"."""
+        """Context and streams, and whatever else varies: "code · 1K tokens · 4 streams".
+
+        Prompts of a conversation grow "from 8K tokens" on.
+        """
         parts = [getattr(load, name) for name in ("workload_class", "cache") if name in self.varying_load]
-        parts += [f"{format_tokens(load.context_tokens)} tokens", streams(load.concurrency)]
+        grows = "from " if conversation_of(load) is not None else ""
+        parts += [f"{grows}{format_tokens(load.context_tokens)} tokens", streams(load.concurrency)]
         for name in ("output", "temperature", "top_p", "thinking"):
             if name in self.varying_load and not _as_recorded(name, load):
                 parts.append(_load_knob(name, load))

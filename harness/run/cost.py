@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import NamedTuple
 
 from harness.records.cell import LoadPoint, RecordedLoad
 from harness.simulator.cell import CellLoad, expected_cell
 from harness.simulator.engine import EngineSettings
 from harness.simulator.truth import Truth, class_like
-from harness.workload.spec import NATURAL_RATIO, StreamShape, warmup_context_tokens
-from harness.workload.texts import turn_tokens
+from harness.workload.growth import turn_tokens
+from harness.workload.spec import NATURAL_RATIO, StreamShape, conversation_of, warmup_context_tokens
 
 WARMUP_ROUNDS = 2
 WARMUP_OUTPUT_TOKENS = 24
@@ -78,14 +79,35 @@ def predict_trial(load: LoadPoint, predict: PredictRound, shape: StreamShape, *,
     if load.recorded is not None:
         return _predict_recorded(load, load.recorded, predict)
     tokens = load.output.most_tokens * (NATURAL_RATIO if load.output.natural else 1)
-    measured = predict(_round(load, load.context_tokens, output_tokens=math.ceil(tokens)))
+    measured = _measured(load, predict, shape, output_tokens=math.ceil(tokens))
     warmup = _round(load, warmup_context_tokens(load), output_tokens=min(WARMUP_OUTPUT_TOKENS, load.output.tokens))
-    seconds = OVERHEAD_S + measured.wall_s * shape.turns + predict(warmup).wall_s * WARMUP_ROUNDS
+    seconds = OVERHEAD_S + measured.wall_s + predict(warmup).wall_s * WARMUP_ROUNDS
     if fills:
         prefix_tokens = load.context_tokens - turn_tokens(load.context_tokens)
         fill = replace(warmup, prompt_tokens=prefix_tokens, cached_tokens=0, output_tokens=1, concurrency=1)
         seconds += predict(fill).wall_s * fills
     return Expected(seconds, measured.ttft_s)
+
+
+def _measured(load: LoadPoint, predict: PredictRound, shape: StreamShape, *, output_tokens: int) -> Expected:
+    """All turns. Those of a conversation after its first find a whole prompt in the cache: taken as its middle one."""
+    round_of_first = _round(load, load.context_tokens, output_tokens=output_tokens)
+    first = predict(round_of_first)
+    grown = conversation_of(load)
+    if grown is None:
+        return Expected(first.wall_s * shape.turns, first.ttft_s)
+    beginnings = math.ceil(shape.turns / grown.turns)
+    following = shape.turns - beginnings
+    middle = max(1, min(shape.turns, grown.turns) // 2)
+    later = predict(
+        replace(
+            round_of_first,
+            prompt_tokens=grown.prompt_tokens(middle),
+            cached_tokens=grown.prompt_tokens(middle - 1),
+        )
+    )
+    ttft_s = median([first.ttft_s] * beginnings + [later.ttft_s] * following)
+    return Expected(first.wall_s * beginnings + later.wall_s * following, ttft_s)
 
 
 def _predict_recorded(load: LoadPoint, recorded: RecordedLoad, predict: PredictRound) -> Expected:

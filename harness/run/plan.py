@@ -10,7 +10,8 @@ from harness.records.identity import content_id
 from harness.records.plan import Plan, PlannedLaunch, PlannedTrial
 from harness.records.trial import MEASURING_VERSION
 from harness.run.cost import EngineCost, Expected, Fills, PredictRound, predict_trial
-from harness.workload.spec import streams_for
+from harness.workload.growth import CONVERSING_CLASS
+from harness.workload.spec import conversation_of, streams_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,11 @@ def make_plan(request: PlanRequest) -> Plan:
     for round_number in range(1, request.rounds + 1):
         for group in _ordered_groups(request, round_number):
             launches.append(_launch(request, group, round_number, ordinal=len(launches) + 1))
-    return replace(request.base, launches=tuple(_within_budget(launches, request.budget.time_s)))
+    return replace(
+        request.base,
+        launches=tuple(_within_budget(launches, request.budget.time_s)),
+        notes=(*request.base.notes, *_conversation_notes(request)),
+    )
 
 
 def launch_key(configuration: Configuration, round_number: int, identity: Identity) -> str:
@@ -102,6 +107,21 @@ def _trial(request: PlanRequest, name: str, load: LoadPoint, expected: Expected)
         ttft_s=expected.ttft_s,
         uncut_s=expected.wall_s if cut else None,
     )
+
+
+def _conversation_notes(request: PlanRequest) -> tuple[str, ...]:
+    """Say how far prompts grow beyond the length that their cells are called by."""
+    longest: dict[int, int] = {}
+    for load in {load.load_id: load for group in request.groups for load in group.loads}.values():
+        grown = conversation_of(load)
+        if grown is not None:
+            shape = streams_for(load, drafts=request.base.drafts_per_cell, k=request.most_speculative_tokens)
+            tokens = grown.longest_tokens(shape.turns)
+            longest[load.context_tokens] = max(tokens, longest.get(load.context_tokens, 0))
+    if not longest:
+        return ()
+    ranges = ", ".join(f"{first} to {longest[first]}" for first in sorted(longest))
+    return (f"warm streams of class {CONVERSING_CLASS} are conversations; prompts grow turn by turn: {ranges} tokens",)
 
 
 def _ordered_groups(request: PlanRequest, round_number: int) -> list[CellGroup]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from harness.client.pictures import PictureError
-from harness.errors import InputError
+from harness.errors import EndpointError, InputError
 from harness.records.cell import LoadPoint
 from harness.records.workload import Prompt, StreamPlan
 from harness.run.bench import Bench
@@ -23,6 +23,7 @@ from harness.workload.spec import (
     LEAST_CONTEXT_TOKENS,
     SHALLOW_CONTEXT_TOKENS,
     StreamShape,
+    conversation_of,
     warmup_context_tokens,
 )
 from harness.workload.thinking import OFF
@@ -33,6 +34,11 @@ MOST_WARMUP_STREAMS = 8  # of a trace: its own streams come as they please
 _WARMUP_CLASS = "prose"  # for classes that no text is made of
 _SAMPLE_PICTURE = picture_uri("sample", "sample")  # to learn what one costs
 _WARMUP_SEED_OFFSET = 1_000_003  # warm-up texts are other texts than the measured ones
+
+
+class RoomError(EndpointError):
+    """A conversation outgrows what the model takes: no fault of the launch, and no reason to end it."""
+
 
 StreamsOfRound = Callable[[int], Awaitable[Sequence[StreamPlan]]]
 
@@ -84,6 +90,7 @@ class Prompts:
 
         Raises:
             InputError: no prompt of the asked length can be made for this engine.
+            RoomError: a conversation would outgrow what the model takes.
             EndpointError: the engine cannot count tokens.
         """
         if load.recorded is not None:
@@ -126,9 +133,13 @@ class Prompts:
         return TrialPrompts(fills=(), warmup_round=warmup_round, streams=workload.streams)
 
     async def _reused(self, load: LoadPoint, shape: StreamShape) -> TrialPrompts:
-        """A reused prefix is warmed up on itself, with turns that no measured request repeats."""
+        """A reused prefix is warmed up on itself, with turns that no measured request repeats.
+
+        Where streams are conversations, those turns are of others that go on from the same first prefix.
+        """
+        self._require_room(load, shape)
         salt = f"{self._launch_id}-{load.cache}-{load.workload_class}-{load.context_tokens}"
-        workload = await self._build(load, turns=shape.turns + LEAST_ROUNDS, salt=salt)
+        workload = await self._build(load, turns=shape.turns + LEAST_ROUNDS, salt=salt, alone=LEAST_ROUNDS)
         fills = tuple(fill for fill in workload.fills if fill.text not in self._filled)
         self._filled.update(fill.text for fill in fills)
 
@@ -137,17 +148,33 @@ class Prompts:
             # Most cells are warm after the first few rounds: further turns are made once they are asked for.
             longer = number >= LEAST_ROUNDS
             most = shape.turns + MOST_WARMUP_ROUNDS
-            built = await self._build(load, turns=most, salt=salt) if longer else workload
+            built = workload
+            if longer:
+                built = await self._build(load, turns=most, salt=salt, alone=MOST_WARMUP_ROUNDS)
             return [StreamPlan(prompts=(stream.prompts[turn],)) for stream in built.streams]
 
         measured = tuple(StreamPlan(prompts=stream.prompts[: shape.turns]) for stream in workload.streams)
         return TrialPrompts(fills=fills, warmup_round=warmup_round, streams=measured)
 
-    async def _build(self, load: LoadPoint, *, turns: int, salt: str, seed_offset: int = 0) -> Workload:
+    def _require_room(self, load: LoadPoint, shape: StreamShape) -> None:
+        """Refuse a conversation that ends beyond the model's length: a shorter one would differ between arms."""
+        grown = conversation_of(load)
+        if grown is None or self._room is None:
+            return
+        longest = grown.longest_tokens(shape.turns)
+        if longest + load.output.most_tokens > self._room:
+            raise RoomError(
+                f"a conversation that begins with {load.context_tokens} tokens ends with a prompt of {longest} and an "
+                f"answer of {load.output.most_tokens}, and the model takes {self._room}",
+                hint="Lower context_tokens or output_tokens, or raise max_model_len.",
+            )
+
+    async def _build(self, load: LoadPoint, *, turns: int, salt: str, seed_offset: int = 0, alone: int = 0) -> Workload:
         pictures = CONTENT_CLASSES[load.workload_class].pictures
         source = await self._source(load.thinking if load.thinking != AS_RECORDED else OFF, pictures=pictures)
         try:
-            return await build_workload(source, load, turns=turns, seed=self._seed + seed_offset, salt=salt)
+            seed = self._seed + seed_offset
+            return await build_workload(source, load, turns=turns, seed=seed, salt=salt, alone=alone)
         except InputError as short:
             if not pictures:
                 raise

@@ -17,7 +17,7 @@ from harness.records.request import RequestRecord
 from harness.records.trial import ClientFacts, TrialRecord, WarmupFacts
 from harness.records.workload import StreamPlan, workload_id
 from harness.run.bench import Bench
-from harness.run.streams import NO_PROMPTS, Prompts, TrialPrompts
+from harness.run.streams import NO_PROMPTS, Prompts, RoomError, TrialPrompts
 from harness.run.warmup import warm_up
 from harness.units import format_seconds
 from harness.workload.spec import StreamShape
@@ -61,7 +61,7 @@ async def measure_trial(bench: Bench, source: Prompts, task: TrialTask) -> Trial
     started_at, began_s = bench.clock.stamp(), bench.clock.now_s()
     try:
         prompts = await source.for_trial(task.cell.load, task.shape, name=task.trial_id)
-    except PictureError as refused:
+    except (PictureError, RoomError) as refused:
         prompts, window = NO_PROMPTS, _Window(failure=refused.what)
     else:
         window = await _limited(bench, task, prompts)

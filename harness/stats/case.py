@@ -17,6 +17,9 @@ class Limits:
 
     cache_hit_ratio: float = 0.01  # of the prompt tokens of a cold cell
     reused_hit_ratio: float = 0.5  # of the prompt tokens of a warm cell: its turn is a third of it at most
+    promised_ratio: float = 0.5  # of the tokens that a conversation promises to find in full blocks of the cache
+    added_ratio: float = 1.5  # of the tokens that its turns add, and the engine computes; beside the next
+    block_tokens: int = 128  # of each prompt, which may lie in a block that is not full
     prompt_off_ratio: float = 0.005
     prompt_off_tokens: int = 4  # whichever of the two is more
     failed_ratio: float = 0.05  # of the requests; above it the trial is void

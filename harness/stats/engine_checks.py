@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.records.doubt import Doubt
 from harness.stats import remedies
 from harness.stats.case import Case
+from harness.stats.growing import promised_reuse
 from harness.stats.kinds import doubt
 from harness.stats.summary import output_tokens, speculates
 from harness.units import format_change, format_ratio, format_seconds
@@ -62,9 +63,15 @@ def _reused_prefix_missed(case: Case) -> Doubt | None:
     if case.trial.cell.load.cache not in ("warm", "shared"):
         return None
     seen = _cache_hits(case)
-    if seen is None or seen.ratio >= case.limits.reused_hit_ratio:
+    if seen is None:
         return None
-    return doubt("reused_prefix_missed", seen.words, remedies.against_missed_prefix(case))
+    promised = promised_reuse(case)
+    if promised is None:
+        missed, words = seen.ratio < case.limits.reused_hit_ratio, seen.words
+    else:
+        missed = seen.ratio < promised.least_ratio(case.limits)
+        words = f"{seen.words}; turns that begin with the whole one before promise {format_ratio(promised.ratio)}"
+    return doubt("reused_prefix_missed", words, remedies.against_missed_prefix(case)) if missed else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

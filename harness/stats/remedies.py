@@ -63,7 +63,8 @@ def against_missed_prefix(case: Case) -> str:
     """For prefixes that were not in the cache."""
     load = case.trial.cell.load
     there = case.launch.boot.kv_cache_tokens if case.launch and case.launch.boot else None
-    needed = load.concurrency * (load.context_tokens + load.output.most_tokens)
+    longest = max([load.context_tokens, *(one.expected_prompt_tokens or 0 for one in case.trial.requests)])
+    needed = load.concurrency * (longest + load.output.most_tokens)
     if there is not None and needed > there:
         return f"{load.concurrency} streams need {needed} tokens of KV cache, and there are {there}: ask for fewer."
     if load.concurrency > 1:

@@ -13,10 +13,11 @@ from harness.workload.cache import TextStore
 from harness.workload.fitting import Calibration, CountTokens, count, tolerance_tokens
 from harness.workload.nonce import nonce_head
 from harness.workload.pictures import picture_uri
-from harness.workload.spec import require_buildable
+from harness.workload.spec import conversation_of, require_buildable
 from harness.workload.texts import Prefix, PromptOrder, Text, Texts, calibrated, write_texts
 
 _MOST_NONCES = 16  # tried per head, where heads differ in tokens
+_NEAR_TOKENS = 1  # off is near enough for a head that all turns of a conversation share: each try counts them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,9 @@ async def build_prompts(source: TextSource, order: PromptOrder, *, salt: str) ->
     return tuple(stream.prompts[turn] for turn in turns for stream in workload.streams)
 
 
-async def build_workload(source: TextSource, load: LoadPoint, *, turns: int, seed: int, salt: str) -> Workload:
+async def build_workload(
+    source: TextSource, load: LoadPoint, *, turns: int, seed: int, salt: str, alone: int = 0
+) -> Workload:
     """Return what a trial of ``load`` sends.
 
     Args:
@@ -86,12 +89,14 @@ async def build_workload(source: TextSource, load: LoadPoint, *, turns: int, see
         turns: requests per stream, from spec.streams_for.
         seed: of the sweep: the same seed gives the same texts in every arm and launch.
         salt: of this trial alone (run, launch, repetition), so that nothing is reused from an earlier one.
+        alone: of the turns, the last ones, which are no part of a conversation: each goes on from the first prefix.
 
     Raises:
         InputError: the load cannot be built from a content class, or its context is too short for this server.
         EndpointError: the server's counts do not let any text come near enough.
     """
     require_buildable(load)
+    conversation = conversation_of(load)
     order = PromptOrder(
         workload_class=load.workload_class,
         context_tokens=load.context_tokens,
@@ -99,13 +104,17 @@ async def build_workload(source: TextSource, load: LoadPoint, *, turns: int, see
         turns=turns,
         cache="cold" if load.cache == "as_recorded" else load.cache,
         seed=seed,
+        conversation=conversation,
+        alone=alone if conversation is not None else 0,
     )
     return await _build(source, order, salt=salt)
 
 
 async def _build(source: TextSource, order: PromptOrder, *, salt: str) -> Workload:
     texts = await source.texts(order)
-    heads = _Heads(source.count_tokens, salt=salt, counted=not texts.nonce_is_constant, pictures=texts.pictures)
+    near = _NEAR_TOKENS if order.conversation is not None else 0
+    counted = not texts.nonce_is_constant
+    heads = _Heads(source.count_tokens, salt=salt, counted=counted, pictures=texts.pictures, near=near)
     if order.cache == "cold":
         streams = [[(await heads.put([text]))[0] for text in stream] for stream in texts.streams]
         return Workload(fills=(), streams=tuple(StreamPlan(prompts=tuple(stream)) for stream in streams))
@@ -129,11 +138,12 @@ def _shared(prompts: list[Prompt], texts: Texts) -> Workload:
 class _Heads:
     """Puts a head that was not used before on the texts of one prefix."""
 
-    def __init__(self, count_tokens: CountTokens, *, salt: str, counted: bool, pictures: bool) -> None:
+    def __init__(self, count_tokens: CountTokens, *, salt: str, counted: bool, pictures: bool, near: int) -> None:
         self._count_tokens = count_tokens
         self._salt = salt
         self._counted = counted
         self._pictures = pictures
+        self._near = near
         self._used: set[str] = set()
         self._groups = 0
 
@@ -151,7 +161,7 @@ class _Heads:
                 prompts = [replace(prompt, tokens=await count(self._count_tokens, prompt.text)) for prompt in prompts]
             if nearest is None or _miss(prompts, texts) < _miss(nearest, texts):
                 nearest, nearest_head = prompts, head
-            if _miss(nearest, texts) == 0:
+            if _miss(nearest, texts) <= self._near:
                 break
         if nearest is None or _miss(nearest, texts) > tolerance_tokens(texts[-1].tokens):
             raise EndpointError("the server counts each head differently: no prompt of the asked length can be made")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.errors import InputError
 from harness.records.cell import LoadPoint
 from harness.workload.classes import content_class_named
+from harness.workload.growth import CONVERSING_CLASS, LEAST_TURNS, Conversation, conversation
 
 # Planning values, used before anything is measured.
 ACCEPTED_RATIO = 0.85  # of a drafted token, given that all before it were accepted; high, so that drafts suffice
@@ -39,7 +40,8 @@ def streams_for(
     """Return how many requests each stream sends, so that the cell has at least ``drafts`` drafts.
 
     A cold cell computes each prompt anew, which at depth takes minutes: there it gets as many requests as
-    MOST_COLD_TOKENS allow, two at the least. Its drafts may then be too few, which its figures say.
+    MOST_COLD_TOKENS allow, two at the least. Its drafts may then be too few, which its figures say. A conversation has
+    LEAST_TURNS turns at the least.
 
     Args:
         load: what is asked for.
@@ -65,7 +67,26 @@ def streams_for(
     turns = max(1, math.ceil(drafts / (per_request * load.concurrency)))
     if load.cache == "cold":
         turns = min(turns, _affordable_turns(load))
+    if conversation_of(load) is not None:
+        turns = max(turns, LEAST_TURNS)
     return StreamShape(streams=load.concurrency, turns=turns, drafts=per_request * load.concurrency * turns)
+
+
+def conversation_of(load: LoadPoint) -> Conversation | None:
+    """Return how the prompts of each stream grow out of one another; None where each stands by itself.
+
+    They grow in a warm cell of class agentic. Reasoning is left out of a conversation, as chat templates leave it out.
+    """
+    if load.recorded is not None or load.cache != "warm" or load.workload_class != CONVERSING_CLASS:
+        return None
+    answer = load.output.tokens * (NATURAL_RATIO if load.output.natural else 1)
+    return conversation(load.context_tokens, math.ceil(answer))
+
+
+def promised_tokens(load: LoadPoint, turn: int) -> int:
+    """Return how long a stream's prompt number ``turn`` (from 0) is, where prompts are made."""
+    growing = conversation_of(load)
+    return load.context_tokens if growing is None else growing.prompt_tokens(turn)
 
 
 def warmup_context_tokens(load: LoadPoint) -> int:

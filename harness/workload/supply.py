@@ -74,6 +74,11 @@ def passages_for(corpus: Corpus, *, seed: int, label: str, index: int, context_t
         again += 1
 
 
+def words_weight(text: str, *, by_character: bool) -> float:
+    """Return the weight of a whole text, as Supply weighs its words."""
+    return sum(_words_of(text, by_character=by_character)[1])
+
+
 @lru_cache(maxsize=8192)  # passages come again in other texts
 def _words_of(passage: str, *, by_character: bool) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return where each word ends, and its weight with the blanks before it."""

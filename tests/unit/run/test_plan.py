@@ -12,6 +12,7 @@ from harness.records.cell import CellGroup, Configuration, LoadPoint, OutputLeng
 from harness.records.plan import Plan, PlannedComparison
 from harness.run.cost import EngineCost, Expected, Fills, ModelledCost, predict_trial
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
+from harness.simulator.cell import CellLoad
 from harness.simulator.engine import EngineSettings
 from harness.simulator.model import Scheduling, Speculation
 from harness.simulator.truth import load_truth
@@ -205,6 +206,35 @@ def test_a_configuration_with_a_model_of_its_own_is_predicted_by_it() -> None:
     by_id = {launch.configuration.configuration_id: launch for launch in plan.launches}
     assert all(trial.ttft_s == 7.0 and trial.predicted_s > 300 for trial in by_id[slow].trials)
     assert all(launch.predicted_s < by_id[slow].predicted_s for launch in plan.launches if launch is not by_id[slow])
+
+
+def test_a_conversation_costs_its_growing_prompts_and_finds_the_one_before() -> None:
+    agent = replace(load(8192, 1, 256), workload_class="agentic", cache="warm")
+    asked: list[CellLoad] = []
+
+    def predict(one: CellLoad) -> Expected:
+        asked.append(one)
+        return COST.of_round(one)
+
+    shape = streams_for(agent, drafts=400, k=4)
+    expected = predict_trial(agent, predict, shape)
+
+    first, later = asked[:2]
+    assert shape.turns == 6
+    assert (first.prompt_tokens, first.cached_tokens) == (8192, 8192 - 512)
+    assert (later.prompt_tokens, later.cached_tokens) == (8192 + 3 * 768, 8192 + 2 * 768)
+    assert expected.ttft_s == pytest.approx(768 / 2000)
+    warmup_s = 2 * (512 / 2000 + 24 / 50)
+    assert expected.wall_s == pytest.approx(1 + 512 / 2000 + 5 * 768 / 2000 + 6 * 256 / 50 + warmup_s)
+
+
+def test_a_plan_says_how_far_conversations_grow() -> None:
+    agents = [replace(load(context, 1, 256), workload_class="agentic", cache="warm") for context in (2048, 8192)]
+    group = CellGroup(configuration=Configuration(recipe="r", knobs={}), loads=(*agents, load()))
+
+    (note,) = make_plan(request(groups=[group])).notes
+    assert note.endswith("grow turn by turn: 2048 to 2816, 8192 to 12032 tokens")
+    assert make_plan(request()).notes == ()
 
 
 def test_a_prefix_is_filled_once_in_a_launch() -> None:

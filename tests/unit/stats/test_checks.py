@@ -191,6 +191,58 @@ def test_a_reused_prefix_that_is_not_in_the_cache(mode: str) -> None:
     assert one.evidence == "39.1 % of 256 prompt tokens were in the cache, by the engine's counters"
 
 
+AGENT = {"workload_class": "agentic", "cache": "warm", "context_tokens": 8192, "concurrency": 1}
+
+
+def _conversation(lengths: Sequence[int], hits: int) -> TrialRecord:
+    turns = [
+        replace(STEADY, turn=turn, prompt_tokens=tokens, expected_prompt_tokens=tokens)
+        for turn, tokens in enumerate(lengths)
+    ]
+    asked = sum(lengths)
+    counters = replace(
+        COUNTERS,
+        generation_tokens=31 * len(turns),
+        requests_finished=len(turns),
+        prompt_tokens=asked,
+        prefix_cache_queries=asked,
+        prefix_cache_hits=hits,
+    )
+    return trial(turns, counters, load=AGENT)
+
+
+def _missed(measured: TrialRecord) -> list[str]:
+    return [one.evidence for one in _doubts(measured) if one.kind == "reused_prefix_missed"]
+
+
+def test_a_conversation_has_to_find_each_prompt_and_not_only_its_first_prefix() -> None:
+    lengths = [8192 + turn * 768 for turn in range(6)]
+    prefix = 8192 - 512
+    whole = prefix + sum(lengths[:-1])
+
+    assert not _missed(_conversation(lengths, whole))
+    assert not _missed(_conversation(lengths, whole - 6 * 256)), "blocks may have 256 tokens"
+    (evidence,) = _missed(_conversation(lengths, 6 * prefix))
+    assert evidence.startswith("75.9 % of 60672 prompt tokens were in the cache, by the engine's counters; turns")
+    assert evidence.endswith("promise 92.8 %")
+    (nothing,) = _missed(_conversation(lengths, 0))
+    assert nothing.startswith("0.0 %")
+
+
+@pytest.mark.parametrize(("lengths", "hits"), [((256, 1408), 192), ((256, 416, 256), 384)])
+def test_short_conversations_lose_blocks_that_are_not_full_and_no_more(lengths: tuple[int, ...], hits: int) -> None:
+    def at_256(found: int) -> TrialRecord:
+        return replace(_conversation(lengths, found), cell=cell(4, **AGENT | {"context_tokens": 256}))
+
+    assert not _missed(at_256(hits)), "with blocks of 128 tokens"
+    assert _missed(at_256(0))
+
+
+def test_warm_agentic_trials_from_before_prompts_grew_promise_their_first_prefix() -> None:
+    assert not _missed(_conversation([8192, 8190, 8194], 3 * 7600))
+    assert _missed(_conversation([8192, 8190, 8194], 3 * 2000))
+
+
 @pytest.mark.parametrize(("promised", "got", "off"), [(256, 260, False), (256, 261, True), (8192, 8232, False)])
 def test_prompts_off_target(promised: int, got: int, off: bool) -> None:
     counters = replace(COUNTERS, prompt_tokens=got, prefix_cache_queries=got)

@@ -18,8 +18,9 @@ from harness.records.workload import Prompt
 from harness.workload.cache import PromptCache
 from harness.workload.classes import CONTENT_CLASSES
 from harness.workload.fitting import MOST_COUNTS, tolerance_tokens
+from harness.workload.growth import turn_tokens
 from harness.workload.prompts import TextSource, Workload, build_prompts, build_workload
-from harness.workload.texts import PromptOrder, turn_tokens
+from harness.workload.texts import PromptOrder
 from tests.fakes.tokenizers import TOKENIZERS, FakeTokenizer, by_pieces, by_words
 
 Result = TypeVar("Result")
