@@ -10,6 +10,7 @@ import click
 from harness.cli.loading import PlanOptions
 from harness.cli.options import borrow_option, idle_for_option, plan_options
 from harness.cli.running import RunWishes, run_sweep
+from harness.errors import InputError
 from harness.run.tuning import TuneWish
 
 
@@ -52,6 +53,9 @@ def command(
     """
     from harness.search.storage import without_password  # with it comes optuna, for which --help must not wait
 
+    if chosen["launches"] is not None:
+        hint = "--max-launches is how many the search may make; tune.confirm.launches in the sweep how many confirm."
+        raise InputError("--launches says nothing of a search", hint=hint)
     wish = TuneWish(sampler=sampler, max_launches=max_launches, study=study)
     options = PlanOptions(**chosen, finish_by=finish_by, tune=wish)
     wishes = RunWishes(

@@ -188,6 +188,7 @@ def test_other_samplers_by_name(place: Place, sampler: str) -> None:
     [
         (("--sampler", "magic"), 'unknown sampler "magic"'),
         (("--max-launches", "1"), "1 is not in the range"),
+        (("--launches", "3"), "--max-launches"),
         (("--storage", "study.db"), "--storage is no URL"),
         (("--study", "a/b"), "not the name of a study"),
         (("--set", "num_speculative_tokens=0"), "the search space is empty"),
