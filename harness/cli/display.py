@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from harness.cli.comparing import stored_comparison, stored_confirmation
 from harness.cli.loading import limits_of, summaries_of
 from harness.cli.streams import shown_if_possible
 from harness.records.events import Event
@@ -47,4 +48,6 @@ class LastingProgress:
 def view_of(folder: RunFolder) -> ReportView:
     """Return what a report of the run says. Raises InputError where nothing was planned."""
     run = read_run(folder)
-    return report_view(run_facts(run, summaries_of(run)))
+    cells = summaries_of(run)
+    tuned = stored_confirmation(folder, run, cells)
+    return report_view(run_facts(run, cells, stored_comparison(folder, run, cells), tuned=tuned))

@@ -149,6 +149,15 @@ def test_a_rehearsal_is_repeated_to_the_byte(searched: Place, place: Place) -> N
     assert not list(place.folder.glob("results/studies/*")), "it knows nothing of other rehearsals, nor they of it"
 
 
+def test_it_can_be_shown_again(searched: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["show", str(searched.latest().path)])
+    assert not ended.value.code
+    shown = capsys.readouterr().err
+    assert "Run k=6: +" in shown
+    assert "Finalists against no speculation" in shown
+
+
 def test_its_study_can_be_opened_by_others(searched: Place) -> None:
     storage = f"sqlite:///{searched.latest().path / 'study.db'}"
     (name,) = optuna.get_all_study_names(storage)
