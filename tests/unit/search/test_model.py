@@ -1,0 +1,90 @@
+"""What is believed of configurations, from launches whose truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.search.boots import boot_chances
+from harness.search.choice import best_launched, next_choice
+from harness.search.model import beliefs, value_of
+from tests.unit.search.spaces import cells, observed, space
+
+SPACE = space((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
+
+
+def true_gain(k: int) -> float:
+    one, reference = (value_of(SPACE.cells, observed(SPACE.candidate(f"k{depth}")).cells) for depth in (k, 5))
+    assert one is not None and reference is not None
+    return one - reference
+
+
+def test_before_anything_was_launched_all_are_equal() -> None:
+    assert {belief.mean for belief in beliefs(SPACE, []).values()} == {0.0}
+
+
+@given(st.sets(st.integers(0, 10), max_size=5))
+@settings(max_examples=20, deadline=None)
+def test_the_reference_is_what_gains_are_over(others: set[int]) -> None:
+    launched = [observed(SPACE.candidate(f"k{k}")) for k in sorted(others | {5})]
+    known = beliefs(SPACE, launched)
+    assert known["k5"].mean == pytest.approx(0.0)
+    assert {name for name, belief in known.items() if belief.launches} == {one.configuration_id for one in launched}
+    assert all(belief.sd > 0 and math.isfinite(belief.mean) for belief in known.values())
+
+
+def test_two_depths_tell_those_between_them() -> None:
+    known = beliefs(SPACE, [observed(SPACE.candidate(name)) for name in ("k5", "k0", "k10")])
+    for k in (6, 7, 8, 9):
+        assert known[f"k{k}"].mean == pytest.approx(true_gain(k), abs=0.03)
+
+
+def test_what_was_launched_is_surer_than_what_was_not() -> None:
+    known = beliefs(SPACE, [observed(SPACE.candidate(name)) for name in ("k5", "k0", "k10")])
+    assert known["k10"].sd < known["k9"].sd < beliefs(SPACE, [])["k9"].sd
+
+
+def test_nothing_is_chosen_twice_nor_what_somebody_launches() -> None:
+    launched = [observed(SPACE.candidate(f"k{k}")) for k in range(9)]
+    choice = next_choice(SPACE, launched, taken={"k9"})
+    assert choice is not None and choice.configuration_id == "k10"
+    assert next_choice(SPACE, launched, taken={"k9", "k10"}) is None
+
+
+def test_the_best_launched_are_ranked() -> None:
+    launched = [observed(SPACE.candidate(f"k{k}")) for k in (0, 3, 5)]
+    assert best_launched(SPACE, launched, count=2) == ["k5", "k3"]
+
+
+def test_what_failed_is_not_expected_to_boot_and_its_neighbours_less() -> None:
+    launched = [observed(SPACE.candidate("k5")), observed(SPACE.candidate("k9"), booted=False)]
+    chances = boot_chances(SPACE, launched)
+    assert chances["k9"] < chances["k10"] < chances["k2"] <= 1.0
+    assert chances["k5"] == pytest.approx(1.0)
+
+
+@given(st.floats(0.5, 2.0))
+def test_a_value_is_the_logarithm_of_a_gain_of_all_times(gain: float) -> None:
+    slow = observed(SPACE.candidate("k5")).cells
+    fast = {
+        name: type(one)(
+            ttft_s=one.ttft_s / gain,
+            tpot_s=one.tpot_s / gain,
+            tokens_per_step=one.tokens_per_step,
+            survival=one.survival,
+        )
+        for name, one in slow.items()
+    }
+    for objective in ("seconds", "decode_tokens_per_s", "ttft_s"):
+        before, after = (value_of(SPACE.cells, one, objective) for one in (slow, fast))
+        assert before is not None and after is not None
+        assert after - before == pytest.approx(math.log(gain), abs=1e-9)
+
+
+def test_a_cell_that_counts_and_is_missing_leaves_no_value() -> None:
+    seen = observed(SPACE.candidate("k5"), count=1).cells
+    assert value_of(cells(2), seen) is None
+    assert value_of(cells(1), seen) is not None
