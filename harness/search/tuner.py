@@ -12,10 +12,12 @@ from harness.search.model import Belief, beliefs, value_of
 from harness.search.parameters import Parameters
 from harness.search.samplers import AUTO, GRID
 from harness.search.space import Space
+from harness.search.step_time import LAUNCH_SD
 from harness.search.study import Asked, SharedStudy
 from harness.units import format_change, format_ratio
 
 FAILURES_IN_A_ROW = 3
+_SURE_SDS = 2.0  # of the difference between two launches
 _MOST_ASKS = 200  # of a sampler, for something that may be launched and was not yet
 
 
@@ -76,13 +78,30 @@ class Tuner:
         return beliefs(self._search.space, self._study.observations())
 
     def finalists(self, count: int) -> list[str]:
-        """Return the best launched configurations that promise a gain over the reference, best first."""
+        """Return the best launched configurations that promise a gain over the reference, best first.
+
+        By what is believed of them, or by what was measured where that is more than luck explains: that a model does
+        not see why something is fast is no reason not to confirm it.
+        """
         observed = self._study.observations()
         known = beliefs(self._search.space, observed)
-        broken = self.broken_limits()
         ranked = best_launched(self._search.space, observed, count=len(known))
-        promising = [name for name in ranked if known[name].mean > 0 and name not in broken]
+        promises = {name: max(known[name].mean, self._surely_measured(name, observed)) for name in ranked}
+        broken = self.broken_limits()
+        promising = [name for name in ranked if promises[name] > 0 and name not in broken]
+        promising.sort(key=lambda name: -promises[name])
         return [name for name in promising if name != self._search.space.reference_id][:count]
+
+    def _surely_measured(self, name: str, observed: Sequence[Observation]) -> float:
+        """The gain over the reference's launch that is left when both launches were as lucky as they may be."""
+        space = self._search.space
+        seen = {one.configuration_id: one.cells for one in observed}
+        own, reference = seen.get(name, {}), seen.get(space.reference_id, {})
+        both = [cell for cell in space.cells if cell.load_id in own and cell.load_id in reference]
+        values = [value_of(both, cells, space.objective) for cells in (own, reference)]
+        if values[0] is None or values[1] is None:
+            return -math.inf
+        return values[0] - values[1] - _SURE_SDS * LAUNCH_SD * math.sqrt(2)
 
     def broken_limits(self) -> dict[str, dict[str, float]]:
         """Return by configuration id the limits that it broke in a launch, and by how much; 0.1 is ten percent."""

@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tests.system.driver import Desk
 
+pytestmark = pytest.mark.system  # minutes, nearly all of it starting processes
 PACE = "step_a_ms=8 step_b_ms=0.1"  # with two drafted tokens a step brings twice as many: nothing hides that
 SLOW = "step_a_ms=20 step_b_ms=0.1"
 

@@ -136,6 +136,12 @@ def test_one_that_breaks_a_limit_is_no_finalist(tmp_path: Path) -> None:
     assert found.broken_limits() == {"k3": {"ttft_s p95": 0.3}}
 
 
+def test_what_was_measured_far_better_than_the_model_sees_is_confirmed(tmp_path: Path) -> None:
+    found = tuner(tmp_path, space((0, 3, 5)), "grid")
+    carried_out(found, lambda one: observed(one, gain=1.4 if one.num_speculative_tokens == 3 else 1.0))
+    assert found.finalists(2) == ["k3"]
+
+
 def test_no_speculation_may_be_a_finalist_and_the_incumbent_is_none(tmp_path: Path) -> None:
     found = tuner(tmp_path, space(), "grid")
     carried_out(found, lambda one: observed(one, gain=4.0 if one.num_speculative_tokens == 0 else 1.0))
