@@ -16,7 +16,7 @@ from harness.recipe.matcher import all_match
 from harness.recipe.rules import check
 from harness.recipe.simulated import build_simulated, require_simulation, unsimulated, unsimulated_hint
 from harness.recipe.spec import LaunchSpec
-from harness.records.cell import NUM_SPECULATIVE_TOKENS, Configuration, LoadPoint
+from harness.records.cell import NUM_SPECULATIVE_TOKENS, CellGroup, Configuration, LoadPoint
 from harness.records.manifest import SIMULATED_MARK, HostFacts, Manifest
 from harness.records.plan import Plan, PlannedComparison
 from harness.records.trial import MEASURING_VERSION
@@ -97,12 +97,10 @@ def plan_sweep(
     replay = read_replay(sweep)
     replayed = replayed_loads(sweep, expansion.groups, replay, recipe=recipe.recipe) if replay is not None else None
     groups = replayed.groups if replayed is not None else expansion.groups
-    time_s = wishes.time_limit_s if wishes.time_limit_s is not None else file.budget.time
+    time_s = file.budget.time if wishes.time_limit_s is None else wishes.time_limit_s
     budget = Budget(time_s=time_s, cell_s=file.budget.cell)
     most_k = max(_planned_k(recipe, group.configuration) for group in groups)
-    loads = {load.load_id: load for group in groups for load in group.loads}
-    for load in loads.values():
-        require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
+    loads = _buildable_loads(sweep, groups)
     comparison = planned_comparison(sweep, recipe.recipe, expansion.groups, wishes.comparison)
     identity = Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id)
     tune = planned_tune(sweep, recipe.recipe, expansion, groups, wishes.tune, identity=identity)
@@ -139,6 +137,13 @@ def plan_sweep(
         scenario=wishes.scenario,
         replayed=replayed,
     )
+
+
+def _buildable_loads(sweep: Sweep, groups: Sequence[CellGroup]) -> dict[str, LoadPoint]:
+    loads = {load.load_id: load for group in groups for load in group.loads}
+    for load in loads.values():
+        require_buildable(load, where=sweep.source.where(("knobs", "context_tokens"), value=True))
+    return loads
 
 
 def _rounds(sweep: Sweep, wishes: Wishes, comparison: PlannedComparison | None, tune: PlannedTune | None) -> int:

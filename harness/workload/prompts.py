@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from harness.errors import EndpointError
 from harness.records.cell import LoadPoint
@@ -104,10 +104,18 @@ async def build_workload(
         turns=turns,
         cache="cold" if load.cache == "as_recorded" else load.cache,
         seed=seed,
+        variant=_variant(load),
         conversation=conversation,
         alone=alone if conversation is not None else 0,
     )
     return await _build(source, order, salt=salt)
+
+
+def _variant(load: LoadPoint) -> str:
+    """Of what tells loads apart besides class, context and streams; "" for cold ones, whose heads tell them apart."""
+    if load.cache not in ("warm", "shared"):
+        return ""
+    return content_id([asdict(load.output), load.temperature, load.top_p, load.thinking])
 
 
 async def _build(source: TextSource, order: PromptOrder, *, salt: str) -> Workload:

@@ -15,7 +15,7 @@ from harness.workload.nonce import nonce_head, without_nonce
 from harness.workload.steps import step_passages
 from harness.workload.supply import Supply, passages_for
 
-TEXT_VERSION = 6  # of how texts are made: another one makes other texts
+TEXT_VERSION = 7  # of how texts are made: another one makes other texts
 _PREFIX_RATIO = 0.01  # how far a reused prefix may be from its size; the whole prompt is exact all the same
 _TURN_SHARES = 4  # of a turn: by one of them a prefix may be off, at most
 _CALIBRATING_HEADS = 5
@@ -32,6 +32,7 @@ class PromptOrder:
     turns: int = 1
     cache: Literal["cold", "warm", "shared"] = "cold"
     seed: int = 0
+    variant: str = ""  # of loads that differ in sampling or output alone: they share prefixes, and no turn
     conversation: Conversation | None = None  # None: each turn goes on from the prefix alone
     alone: int = 0  # of the turns, the last ones: no part of a conversation
 
@@ -193,7 +194,7 @@ class _Writer:
         return self._around_turn_tokens
 
     def _turn_label(self) -> str:
-        label = f"turn of {self._order.streams}"
+        label = f"turn of {self._order.streams} {self._order.variant}".rstrip()
         grown = self._order.conversation
         return label if grown is None else f"{label} answered in {grown.answer_tokens}"
 

@@ -73,7 +73,7 @@ def test_a_deep_prefix_leaves_room_for_its_turn(name: str) -> None:
 
     workload = run(build_workload(TextSource(tokenizer), load, turns=2, seed=0, salt="s"))
 
-    assert [prompt.tokens for prompt in workload.streams[0].prompts] == pytest.approx([131_072] * 2, abs=4)
+    assert [prompt.tokens for prompt in workload.streams[0].prompts] == pytest.approx([131_072] * 2, abs=64)
     assert workload.fills[0].tokens == pytest.approx(131_072 - turn_tokens(131_072), abs=256)
 
 
