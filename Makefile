@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SWEEP ?= sweeps/laptop.yaml
 STAMP := $(VENV)/.installed
-# Tests of the system wait for most of their time: three at once keep two cores busy.
+# Tests of the system wait for most of their time: three at once keep two cores busy. The others compute.
 AT_ONCE ?= -n 3 --dist worksteal
+EVERY_CORE ?= -n logical --dist worksteal
 
 .PHONY: help venv sweep test test-system test-recipe test-engine check fix audit schema clean
 
@@ -29,7 +30,7 @@ sweep: venv
 
 ## test         the tests of a user's clone: no root, no packages, no engine
 test: venv
-	$(BIN)/python -m pytest -m "not system and not engine"
+	$(BIN)/python -m pytest -m "not system and not engine" $(EVERY_CORE)
 
 ## test-system  root: kill points, fuzzing, Chromium (install the packages that .ci/run names)
 test-system: venv
