@@ -1,6 +1,6 @@
 """Is each doubt raised by its own fault, and by nothing where nothing is wrong? As a table for docs/doubts_proof.md.
 
-    python -m benchmarks.doubts                           # 200 runs of each fault, 1,000 clean runs (about 20 minutes)
+    python -m benchmarks.doubts                           # 200 runs of each fault, 1,000 clean runs (15 minutes)
     python -m benchmarks.doubts --faults 20 --clean 50 --only canary_moved
 
 Runs are whole sweeps on simulated engines in virtual time, with the whole client, or such runs whose records were
