@@ -4,9 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SWEEP ?= sweeps/laptop.yaml
 STAMP := $(VENV)/.installed
-# Tests of the system wait for most of their time: three at once keep two cores busy. The others compute.
-AT_ONCE ?= -n 3 --dist worksteal
-EVERY_CORE ?= -n logical --dist worksteal
+# Tests of the system wait for most of their time: three at once keep two cores busy.
+AT_ONCE ?= -n 3 --dist load --maxschedchunk 1
 
 .PHONY: help venv sweep test test-system test-recipe test-engine check fix audit schema clean
 
@@ -30,7 +29,7 @@ sweep: venv
 
 ## test         the tests of a user's clone: no root, no packages, no engine
 test: venv
-	$(BIN)/python -m pytest -m "not system and not engine" $(EVERY_CORE)
+	$(BIN)/python -m pytest -m "not system and not engine"
 
 ## test-system  root: kill points, fuzzing, Chromium (install the packages that .ci/run names)
 test-system: venv
