@@ -6,7 +6,11 @@ import json
 import signal
 import sys
 
+import pytest
+
 from tests.system.driver import FAKE, Desk
+
+pytestmark = pytest.mark.system  # half a minute of processes
 
 PACE = "step_a_ms=5 step_b_ms=0.1"  # with two drafted tokens a step brings twice as many: nothing hides that
 NAMES = ("--base", "none", "--candidate", "two")
