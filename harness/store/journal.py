@@ -7,7 +7,6 @@ next writer moves it to journal.torn.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -22,8 +21,10 @@ from harness.records.journal import LaunchStart, RunNote, SessionEnd, SessionSta
 from harness.records.launch import LaunchRecord
 from harness.records.trial import TrialRecord
 from harness.records.tune import TuneStep
+from harness.store.compression import expand_journal
 from harness.store.files import disk_error
 from harness.store.layout import RunFolder, sync_directory
+from harness.store.locks import held, is_held
 
 Entry = SessionStart | SessionEnd | LaunchStart | LaunchRecord | TrialRecord | RunNote | CheckRecord | TuneStep
 # The name of each record in the file. Names never change: old journals hold them.
@@ -87,7 +88,8 @@ class Journal:
 def open_journal(folder: RunFolder, *, at: str) -> Iterator[Journal]:
     """Open the journal of a run for appending, as its only writer; repair a line that a crash cut, and note it.
 
-    The lock is the kernel's and ends with the process, however it ends.
+    One that was compressed is a plain file again from then on. The lock is the kernel's and ends with the process,
+    however it ends.
 
     Args:
         folder: of the run.
@@ -96,7 +98,8 @@ def open_journal(folder: RunFolder, *, at: str) -> Iterator[Journal]:
     Raises:
         StoreError: another process writes this run, or the disk does not let us.
     """
-    with _locked(folder):
+    with run_lock(folder):
+        expand_journal(folder)
         try:
             descriptor = _open_synced(folder)
         except OSError as error:
@@ -122,57 +125,22 @@ def is_json(line: bytes) -> bool:
 
 def is_being_written(folder: RunFolder) -> bool:
     """Return whether some process holds this run open for writing."""
-    try:
-        descriptor = os.open(folder.lock, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(descriptor)
+    return is_held(folder.lock)
 
 
 @contextmanager
-def _locked(folder: RunFolder) -> Iterator[None]:
-    try:
-        # Closed on exec like every descriptor of Python's, so that an engine we start does not keep the lock.
-        descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise disk_error(error, folder.lock) from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _held(folder, descriptor) from None
-        except OSError as error:
-            raise disk_error(error, folder.lock) from error
-        _write_owner(descriptor)
+def run_lock(folder: RunFolder) -> Iterator[None]:
+    """Be the only process that changes this run. Raises StoreError where another one does."""
+
+    def refusal(owner: str) -> StoreError:
+        return StoreError(
+            f"{owner} is writing this run",
+            where=str(folder.path),
+            hint=f"Watch it with: harness show {folder.run_id} --follow. Or wait for it, or stop it, and try again.",
+        )
+
+    with held(folder.lock, refusal):
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _held(folder: RunFolder, descriptor: int) -> StoreError:
-    owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-    who = f"process {owner}" if owner.isdigit() else "another process"
-    return StoreError(
-        f"{who} is writing this run",
-        where=str(folder.path),
-        hint=f"Watch it with: harness show {folder.run_id} --follow. Or wait for it, or stop it, and try again.",
-    )
-
-
-def _write_owner(descriptor: int) -> None:
-    """Only for the message of whoever is refused; the lock itself is the kernel's."""
-    try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    except OSError:  # a full disk must not keep a run from being repaired
-        return
 
 
 def _open_synced(folder: RunFolder) -> int:

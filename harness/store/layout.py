@@ -46,6 +46,11 @@ class RunFolder:
         return self.path / "journal.jsonl"
 
     @property
+    def compressed_journal(self) -> Path:
+        """The truth of an old run. Where both are there, the plain one counts."""
+        return self.path / "journal.jsonl.gz"
+
+    @property
     def torn(self) -> Path:
         """Bytes of records that a crash cut."""
         return self.path / "journal.torn"

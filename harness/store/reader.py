@@ -18,6 +18,7 @@ from harness.records.manifest import RECORD_VERSION, Manifest
 from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
 from harness.records.tune import TuneStep
+from harness.store.compression import open_stored_journal, readable
 from harness.store.files import disk_error, write_whole
 from harness.store.journal import RECORD_NAMES, Entry, is_json
 from harness.store.layout import RunFolder
@@ -76,7 +77,7 @@ class JournalTail:
     """A reader that remembers how far it has read, for following a run that is being written."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._path = folder.journal
+        self._folder = folder
         self._offset = 0
         self._line = 0
         self.torn = False  # after the last complete line there was more
@@ -87,13 +88,11 @@ class JournalTail:
         Raises:
             StoreError: a line is not a record; the message names the line and does not quote it.
         """
-        try:
-            file = self._path.open("rb")
-        except FileNotFoundError:
+        opened = open_stored_journal(self._folder)
+        if opened is None:
             return
-        except OSError as error:
-            raise disk_error(error, self._path) from error
-        with file:
+        path, file = opened
+        with file, readable(path):
             file.seek(self._offset)
             self.torn = False
             while raw := file.readline():
@@ -103,7 +102,7 @@ class JournalTail:
                     return
                 self._offset += len(raw)
                 self._line += 1
-                yield _entry(raw, where=f"{self._path}:{self._line}")
+                yield _entry(raw, where=f"{path}:{self._line}")
 
 
 def _plan(folder: RunFolder) -> Plan | None:
