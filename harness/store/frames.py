@@ -6,7 +6,7 @@ cells.csv holds what can be compared between two runs of one sweep: no wall time
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -108,6 +108,11 @@ def trials_frame(cells: Sequence[CellSummary]) -> pd.DataFrame:
     return _frame(pairs, TRIAL_COLUMNS, cell_of=lambda pair: pair[0].cell, row_of=_trial_row)
 
 
+def declared_frame(rows: Sequence[Mapping[str, object]], columns: Sequence[Column]) -> pd.DataFrame:
+    """Return a table of these columns; what a row lacks is missing there."""
+    return pd.DataFrame({column.name: _array(column, rows) for column in columns})
+
+
 def to_csv(frame: pd.DataFrame) -> bytes:
     """Return the table as CSV: equal tables give equal bytes on every platform."""
     text: str = frame.to_csv(index=False, lineterminator="\n", float_format=f"%.{_SIGNIFICANT_DIGITS}g")
@@ -126,7 +131,7 @@ def _frame(
 ) -> pd.DataFrame:
     knobs = _knob_columns([cell_of(row) for row in rows])
     tree = [{**cell_of(row).configuration.knobs, **row_of(row)} for row in rows]
-    return pd.DataFrame({column.name: _array(column, tree) for column in (*knobs, *columns)})
+    return declared_frame(tree, (*knobs, *columns))
 
 
 def _knob_columns(cells: Iterable[Cell]) -> tuple[Column, ...]:
@@ -147,7 +152,7 @@ def _shared_dtype(values: list[KnobValue]) -> Dtype:
     return "Float64" if kinds <= {int, float} else "string"
 
 
-def _array(column: Column, rows: list[dict[str, object]]) -> Any:
+def _array(column: Column, rows: Sequence[Mapping[str, object]]) -> Any:
     values: Any = [_as(column.dtype, row.get(column.name)) for row in rows]
     dtype: Any = column.dtype
     return pd.array(values, dtype=dtype)

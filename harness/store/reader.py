@@ -48,6 +48,13 @@ def read_manifest(folder: RunFolder) -> Manifest:
     return _record(Manifest, text, where=str(folder.manifest), hint=_RESTORE)
 
 
+def read_plan(folder: RunFolder) -> Plan | None:
+    """Return what a run does; None where it was killed before it knew. Raises StoreError where it is damaged."""
+    if not folder.plan.exists():
+        return None
+    return _record(Plan, _text(folder.plan, missing="there is no plan"), where=str(folder.plan), hint=_RESTORE)
+
+
 def read_run(folder: RunFolder) -> RunData:
     """Return everything that a run's folder holds. A run that is being written may be read at any time.
 
@@ -55,7 +62,7 @@ def read_run(folder: RunFolder) -> RunData:
         StoreError: as ``read_manifest``; or a line inside the journal is not a record, which names the line.
     """
     manifest = read_manifest(folder)
-    plan = _plan(folder)
+    plan = read_plan(folder)
     tail = JournalTail(folder)
     entries = list(tail.new_entries())
     return RunData(
@@ -103,12 +110,6 @@ class JournalTail:
                 self._offset += len(raw)
                 self._line += 1
                 yield _entry(raw, where=f"{path}:{self._line}")
-
-
-def _plan(folder: RunFolder) -> Plan | None:
-    if not folder.plan.exists():
-        return None
-    return _record(Plan, _text(folder.plan, missing="there is no plan"), where=str(folder.plan), hint=_RESTORE)
 
 
 _KINDS: dict[str, type[Entry]] = {name: kind for kind, name in RECORD_NAMES.items()}
