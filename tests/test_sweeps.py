@@ -19,12 +19,14 @@ REHEARSED = {
     "ds4_confidence": ("context_tokens=256", "temperature=0"),
     "first_evening": ("context_tokens=256",),
     "laptop": ("context_tokens=256", "concurrency=4"),
+    "laptop_nightly": ("context_tokens=256", "concurrency=1"),
     "my_workload": ("num_speculative_tokens=[0, 2]", "workload.sample.sessions=12"),
+    "nightly": ("class=code", "context_tokens=2K", "concurrency=1"),
     "official_0731": ("class=code", "context_tokens=256", "concurrency=6"),
     "stage_c_confidence": ("class=code", "concurrency=6"),
     "vision_exp": ("class=[code, agentic]", "context_tokens=[256, 8K]", "concurrency=6"),
 }
-NOT_SIMULATED = {"attach", "local"}  # their recipes stand for any server and any model
+NOT_SIMULATED = {"attach", "attach_nightly", "local"}  # their recipes stand for any server and any model
 MINUTE_S = 60.0
 
 

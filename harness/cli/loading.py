@@ -21,6 +21,7 @@ from harness.records.summary import CellSummary
 from harness.records.trial import MEASURING_VERSION
 from harness.run.arms import ComparisonWish
 from harness.run.design import design_of
+from harness.run.nightly import NightlyWish
 from harness.run.setup import PlannedSweep, Wishes, plan_sweep
 from harness.run.tuning import TuneWish, with_no_speculation
 from harness.simulator.scenario import Scenario, load_scenario
@@ -55,6 +56,8 @@ class PlanOptions:
     arms: ArmWords | None = None  # of ab
     comparison: ComparisonWish | None = None
     tune: TuneWish | None = None
+    nightly: NightlyWish | None = None
+    as_of: str | None = None  # ISO 8601 with zone: the night that a rehearsal stands for; None: now
 
 
 def root_of(option: Path | None, site: Path | None = None) -> Path:
@@ -77,8 +80,9 @@ def plan_from(options: PlanOptions, *, earlier: RunData | None = None, host: Hos
         EngineError: the machines of ``earlier`` do not answer.
     """
     sweep = load_sweep(find_sweep(options.file), set_overrides=options.overrides)
-    recipe = _recipe(sweep, options.engine)
-    if options.engine is None:
+    engine = engine_of(sweep, options)
+    recipe = _recipe(sweep, engine)
+    if engine is None:
         generation = generation_of_site(sweep, recipe.recipe, load_site(options.site))
         if generation is not None:
             overrides = (*options.overrides, f"{GENERATION}={generation}")
@@ -92,13 +96,14 @@ def plan_from(options: PlanOptions, *, earlier: RunData | None = None, host: Hos
         launches=options.launches,
         comparison=options.comparison,
         tune=options.tune,
+        nightly=options.nightly,
         time_limit_s=_time_limit_s(sweep, options),
         scenario=_scenario(options),
     )
     planned = plan_sweep(
         sweep,
         recipe,
-        _host(sweep, recipe, options, host, must_answer=earlier is not None),
+        _host(sweep, recipe, replace(options, engine=engine), host, must_answer=earlier is not None),
         wishes,
         earlier=earlier.manifest if earlier else None,
         done_trials=valid_trial_ids(summaries_of(earlier)) if earlier else frozenset(),
@@ -149,9 +154,19 @@ def _recipe(sweep: Sweep, engine: str | None) -> LoadedRecipe:
     raise InputError(f"unknown engine: {engine}", hint="Leave --engine out, or name attach or simulated.")
 
 
+def engine_of(sweep: Sweep, options: PlanOptions) -> str | None:
+    """Return what stands in for the recipe's launch: of the command line, else what the sweep says of its nights."""
+    settings = sweep.file.nightly
+    attached = options.nightly is not None and settings is not None and settings.engine == "attach"
+    return "attach" if options.engine is None and attached else options.engine
+
+
 def _scenario(options: PlanOptions) -> Scenario | None:
     if options.engine == SIMULATED:
-        return load_scenario(options.scenario or DEFAULT_SCENARIO, seed=options.seed)
+        scenario = load_scenario(options.scenario or DEFAULT_SCENARIO, seed=options.seed)
+        return scenario if options.as_of is None else replace(scenario, night=options.as_of)
+    if options.as_of is not None:
+        raise InputError("--as-of is for --engine simulated", hint="A real night is of the day on which it is.")
     if options.scenario is not None:
         raise InputError("--scenario is for --engine simulated", hint="Add --engine simulated, or leave it out.")
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cli.comparing import stored_comparison, stored_confirmation
@@ -27,11 +28,17 @@ from harness.store.layout import RunFolder, report_directory
 from harness.store.reader import read_run
 
 
-def report_run(folder: RunFolder, root: Path) -> tuple[RunData, tuple[CellSummary, ...]]:
-    """Write cells.csv, cells.parquet and the report, and show the result, even where it cannot be written.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What was read of a run, its cells, and where its report lies."""
 
-    Returns:
-        What was read, and its cells.
+    run: RunData
+    cells: tuple[CellSummary, ...]
+    path: Path
+
+
+def report_run(folder: RunFolder, root: Path) -> Reported:
+    """Write cells.csv, cells.parquet and the report, and show the result, even where it cannot be written.
 
     Raises:
         InputError: the run is empty.
@@ -56,7 +63,7 @@ def report_run(folder: RunFolder, root: Path) -> tuple[RunData, tuple[CellSummar
     finally:
         with shown_if_possible():
             print_result(view, stderr_console(), report=written)
-    return run, cells
+    return Reported(run=run, cells=cells, path=written)
 
 
 def _variables(recipe_name: str) -> EngineVariables | None:

@@ -23,6 +23,7 @@ from harness.cli.comparing import (
 from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
 from harness.cli.machines import Machines, machines_from
+from harness.cli.nights import keep_nights, mornings_of, night_code, night_judge
 from harness.cli.serving import with_known_rig
 from harness.cli.signals import RunSignals
 from harness.cli.site_checks import checks_of
@@ -41,9 +42,10 @@ from harness.report.labels import counted
 from harness.run.answer_key import AnswerChains
 from harness.run.checking import Checks
 from harness.run.driver import EngineDriver, RehearsalDriver
+from harness.run.guest import guest_of
 from harness.run.kept_texts import KeptTexts
 from harness.run.outcome import exit_code
-from harness.run.session import SessionTask, Tools, run_session
+from harness.run.session import JudgeRound, SessionTask, Tools, run_session
 from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_manifest
 from harness.simulator.loop import VirtualClock, run_virtual
 from harness.stats.cells import valid_trial_ids
@@ -54,6 +56,7 @@ from harness.store.rig import add_canary, read_canaries
 from harness.workload.cache import PromptCache, SessionTexts, cache_folder
 
 if TYPE_CHECKING:
+    from harness.cli.reporting import Reported
     from harness.cli.tuning import LaunchChooser
 
 
@@ -73,6 +76,17 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What came of a run."""
+
+    folder: RunFolder
+    run: RunData
+    cells: tuple[CellSummary, ...]
+    report: Path | None
+    code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunWishes:
     """What the command line says about carrying out a sweep."""
 
@@ -85,7 +99,12 @@ class RunWishes:
 
 
 def run_sweep(options: PlanOptions, wishes: RunWishes) -> int:
-    """Carry out a sweep and return the exit code.
+    """Carry out a sweep and return the exit code. Raises as carry_out does."""
+    return carry_out(options, wishes).code
+
+
+def carry_out(options: PlanOptions, wishes: RunWishes) -> Carried:
+    """Carry out a sweep and return what came of it.
 
     Raises:
         Interrupted: stopped by a signal; the engine is gone and the journal is whole.
@@ -95,20 +114,28 @@ def run_sweep(options: PlanOptions, wishes: RunWishes) -> int:
     options = replace(options, keep_s=machines.keep_s)
     with RunSignals() as signals:
         run = _resumed(options, wishes, machines) if wishes.resume else _started(options, wishes, machines)
-        run = replace(run, keep_text=wishes.keep_text, storage=wishes.storage)
+        run = replace(run, keep_text=wishes.keep_text, storage=wishes.storage, machines=_patient(run, wishes))
         try:
             run_loop = run_virtual if run.planned.scenario else asyncio.run
             run_loop(_carry_out(run, signals))
-            data, cells = _report(run)
+            reported = _report(run)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise _interrupted(run, launches=options.launches) from None
-    return _code(run, data, cells)
+    return Carried(
+        folder=run.folder,
+        run=reported.run,
+        cells=reported.cells,
+        report=reported.path,
+        code=_code(run, reported.run, reported.cells),
+    )
 
 
 def _code(run: _Run, data: RunData, cells: tuple[CellSummary, ...]) -> int:
     if run.planned.plan.tune is not None:
         return tuned_code(run.folder, data, cells)
     code = exit_code(data, cells)
+    if run.planned.plan.nightly is not None:
+        return night_code(mornings_of(run.folder, data, cells), code)
     if run.planned.plan.comparison is None:
         return code
     require_one_factor(data, run.planned.plan.comparison)
@@ -116,10 +143,13 @@ def _code(run: _Run, data: RunData, cells: tuple[CellSummary, ...]) -> int:
     return verdict_code(stored_comparison(run.folder, data, cells), code)
 
 
-def _report(run: _Run) -> tuple[RunData, tuple[CellSummary, ...]]:
+def _report(run: _Run) -> Reported:
     # What draws takes a second to import, which a refused sweep need not wait for.
     from harness.cli.reporting import report_run
 
+    if run.planned.plan.nightly is not None:
+        data = read_run(run.folder)
+        keep_nights(run.folder, data, summaries_of(data))  # before anything is drawn: history is what counts
     return report_run(run.folder, run.root)
 
 
@@ -139,10 +169,11 @@ def _started(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     clock = SystemClock()
     launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
     _require_searchable(planned, root, wishes.storage)
-    run_id = new_run_id(clock.stamp(), _run_name(planned), os.getpid())
+    stamp = options.as_of or clock.stamp()
+    run_id = new_run_id(stamp, _run_name(planned), os.getpid())
     folder = create_run(root, run_id)
     try:
-        write_manifest(folder, new_manifest(planned, run_id=run_id, started_at=clock.stamp(), command=command))
+        write_manifest(folder, new_manifest(planned, run_id=run_id, started_at=stamp, command=command))
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)  # a run that never began leaves no folder
         raise
@@ -175,6 +206,7 @@ def _run_name(planned: PlannedSweep) -> str:
     comparison = planned.plan.comparison
     kind = "" if comparison is None else "aa_" if comparison.same else "ab_"
     kind = "tune_" if planned.plan.tune is not None else kind
+    kind = "nightly_" if planned.plan.nightly is not None else kind
     return f"{'simulated_' if planned.scenario else ''}{kind}{planned.sweep.name}"
 
 
@@ -196,7 +228,8 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         stored_canaries=read_canaries(results, rig_id),
         keep_canaries=lambda canary: add_canary(results, rig_id, canary),
         replayed=planned.replayed,
-        judge_round=block_judge(run.folder, planned.plan.comparison) if planned.plan.comparison else None,
+        judge_round=_round_judge(run),
+        guest=guest_of(planned, idle_for_s=run.machines.lending.idle_for_s, now_s=clock.now_s()),
         choose=chooser,
         checks=run.checks,
         earlier_checks=run.earlier.checks if run.earlier else (),
@@ -225,6 +258,21 @@ async def _carry_out(run: _Run, signals: RunSignals) -> None:
         finally:
             if chooser is not None:
                 chooser.close()
+
+
+def _patient(run: _Run, wishes: RunWishes) -> Machines:
+    """The command line, then what the sweep says of its nights, then the site: how long nobody must have asked."""
+    settings = run.planned.sweep.file.nightly if run.planned.plan.nightly is not None else None
+    if wishes.idle_for is not None or settings is None or settings.idle_for is None:
+        return run.machines
+    return replace(run.machines, lending=replace(run.machines.lending, idle_for_s=settings.idle_for))
+
+
+def _round_judge(run: _Run) -> JudgeRound | None:
+    plan = run.planned.plan
+    if plan.nightly is not None:
+        return night_judge(run.folder, plan.nightly)
+    return block_judge(run.folder, plan.comparison) if plan.comparison else None
 
 
 # Optuna takes a second to import, which no other command waits for.

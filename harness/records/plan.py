@@ -79,6 +79,15 @@ class PlannedComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedNightly:
+    """What `nightly` asks of the launches of a plan: two of the first configuration, the second only on suspicion."""
+
+    gate_id: str  # configuration id whose figures decide
+    watched_ids: tuple[str, ...]  # configuration ids that are launched once and shown
+    baseline: str  # name of the accepted baseline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that is decided before the first launch."""
 
@@ -99,6 +108,7 @@ class Plan:
     weights: dict[str, float] = field(default_factory=dict)  # by load id, 1 in all; empty: every cell counts the same
     comparison: PlannedComparison | None = None  # of `ab`; its rounds alternate A B B A
     tune: PlannedTune | None = None  # of `tune`: launches are chosen from the plan's, one by one
+    nightly: PlannedNightly | None = None
     design: Design | None = None  # what it can show; None where nobody asked, or nothing can be said
     attached: bool = False  # a server that runs already: one launch, whatever is repeated
     simulated: bool = False

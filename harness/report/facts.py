@@ -198,7 +198,9 @@ def _missing_trials(plan: Plan, run: RunData) -> int:
     planned = Counter(
         Cell(configuration=launch.configuration, load=wanted.load).cell_id
         for launch in plan.launches
-        if launch.fits_budget and launch.configuration.configuration_id not in failed
+        if launch.fits_budget
+        and launch.configuration.configuration_id not in failed
+        and not (plan.nightly and launch.round > 1)  # made on suspicion only
         for wanted in launch.trials
     )
     return sum(max(0, count - measured[cell_id]) for cell_id, count in planned.items())

@@ -29,6 +29,9 @@ def plan_line(plan: Plan) -> str:
     return f"{mark}{plan.sweep} on {plan.recipe}: {', '.join(parts)}"
 
 
+_ON_SUSPICION = "only if the first looks bad"
+
+
 def planned_launches(plan: Plan, labels: Labels) -> TableView:
     shown = plan.launches[:MOST_ROWS]
     rows = tuple(
@@ -40,7 +43,7 @@ def planned_launches(plan: Plan, labels: Labels) -> TableView:
                 str(len(launch.trials)),
                 format_seconds(launch.predicted_launch_s),
                 format_seconds(sum(trial.predicted_s for trial in launch.trials if not trial.done)),
-                _state(launch),
+                _state(launch) or (_ON_SUSPICION if plan.nightly and launch.round > 1 else ""),
             ),
             void=launch.done or not launch.fits_budget,
         )
@@ -77,6 +80,8 @@ def _state(launch: PlannedLaunch) -> str:
 
 def visible_lines(plan: Plan) -> tuple[str, ...]:
     """What differences the plan can show."""
+    if plan.nightly is not None:
+        return (f"Judged by the nights before, and by the baseline {plan.nightly.baseline} where one is accepted.",)
     return design_lines(plan.design) if plan.design is not None else (_visible_line(plan),)
 
 

@@ -18,7 +18,7 @@ from harness.stats.sequential import levels_of
 def design_of(plan: Plan, book: NoiseBook) -> Design | None:
     """Return what a plan can show; None where nothing is launched more than once by its nature, or nothing at all."""
     launches = _launches(plan)
-    if plan.attached or not launches:
+    if plan.attached or plan.nightly or not launches:  # a night is judged by other nights
         return None
     objective = plan.comparison.objective if plan.comparison else SECONDS
     rows = [_row(plan, book.of_total(objective, _shares(plan)) or assumed_floor(), launches, None)]

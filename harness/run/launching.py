@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -29,6 +29,7 @@ from harness.run.canary import CanaryReference, CanaryVerdict, judge
 from harness.run.canary_reading import read_canary
 from harness.run.checking import CheckPlace, Checks, run_check
 from harness.run.driver import EngineDriver, Reached
+from harness.run.guest import Guest
 from harness.run.sanity import read_greedy
 from harness.run.streams import Prompts
 from harness.run.trial import TrialTask, measure_trial
@@ -67,6 +68,8 @@ class LaunchTask:
     checks: Checks = field(default_factory=dict)  # those that this configuration has not had yet
     on_check: Callable[[CheckRecord], None] = field(default=lambda check: None)  # writes it down
     abandon: Callable[[TrialRecord], str | None] | None = None  # why the rest of the cells would be wasted
+    guest: Guest | None = None  # on a server that others use
+    note: Callable[[str], None] = field(default=lambda text: None)  # keeps what the guest says
 
 
 class _SlowBootError(EngineError):
@@ -175,6 +178,8 @@ async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> Lau
     async with bench_for(
         reached, task.setting.clock, seed=task.seed, keep_texts=task.keep_texts, chain_answer=task.chain_answer
     ) as bench:
+        if task.guest is not None:
+            await task.guest.wait_until_idle(bench, task.note)
         account.live = await _identity(task, bench)
         task.setting.on_event(LaunchReady(ready_s=engine.ready_s, proof=account.live.proof))
         source = task.prompts_for(bench, task.setting.launch_id)
@@ -184,7 +189,7 @@ async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> Lau
             if planned.done:
                 continue
             task.setting.on_event(_trial_started(task, planned, number))
-            trial = await measure_trial(bench, source, _trial_task(task, planned))
+            trial = await _trial(task, bench, source, planned)
             task.on_trial(trial)
             because = task.abandon(trial) if task.abandon else None
             if because is not None:
@@ -200,6 +205,15 @@ async def _measure(task: LaunchTask, reached: Reached, account: _Account) -> Lau
             account.reason = await engine.died()
             return "died"
     return "measured"
+
+
+async def _trial(task: LaunchTask, bench: Bench, source: Prompts, planned: PlannedTrial) -> TrialRecord:
+    def measure() -> Awaitable[TrialRecord]:
+        return measure_trial(bench, source, _trial_task(task, planned))
+
+    if task.guest is None:
+        return await measure()
+    return await task.guest.measured(bench, measure, streams=planned.load.concurrency, note=task.note)
 
 
 async def _check(task: LaunchTask, bench: Bench) -> None:

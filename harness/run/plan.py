@@ -49,7 +49,7 @@ def make_plan(request: PlanRequest) -> Plan:
     """Return the plan: every configuration once before any twice, each round in an order of its own."""
     launches: list[PlannedLaunch] = []
     for round_number in range(1, request.rounds + 1):
-        for group in _ordered_groups(request, round_number):
+        for group in _groups_of_round(request, round_number):
             launches.append(_launch(request, group, round_number, ordinal=len(launches) + 1))
     return replace(
         request.base,
@@ -122,6 +122,15 @@ def _conversation_notes(request: PlanRequest) -> tuple[str, ...]:
         return ()
     ranges = ", ".join(f"{first} to {longest[first]}" for first in sorted(longest))
     return (f"warm streams of class {CONVERSING_CLASS} are conversations; prompts grow turn by turn: {ranges} tokens",)
+
+
+def _groups_of_round(request: PlanRequest, round_number: int) -> list[CellGroup]:
+    """All of them; of a night's second round only the one that decides."""
+    nightly = request.base.nightly
+    if nightly is None:
+        return _ordered_groups(request, round_number)
+    gate = [group for group in request.groups if group.configuration.configuration_id == nightly.gate_id]
+    return gate if round_number > 1 else [*gate, *(group for group in request.groups if group not in gate)]
 
 
 def _ordered_groups(request: PlanRequest, round_number: int) -> list[CellGroup]:

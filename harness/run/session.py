@@ -25,6 +25,7 @@ from harness.run.bench import Bench, ChainAnswer, KeepTexts
 from harness.run.canary import CanaryReference, judge
 from harness.run.checking import Checks
 from harness.run.driver import EngineDriver, RunSetting
+from harness.run.guest import Guest
 from harness.run.known_boots import known_boots
 from harness.run.launching import LaunchTask, run_launch
 from harness.run.pace import Pace
@@ -74,6 +75,7 @@ class SessionTask:
     earlier_checks: Sequence[CheckRecord] = ()  # of this run
     judge_round: JudgeRound | None = None  # before each further round: why it is not needed, or None
     choose: Choose | None = None  # of a search
+    guest: Guest | None = None  # on a server that others use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +269,8 @@ class _Session:
             checks=self._unchecked(launch),
             on_check=self._write_check,
             abandon=self._chosen.abandon if self._chosen else None,
+            guest=self._task.guest,
+            note=self._note,
         )
         return await run_launch(launch_task, self._write_launch)
 

@@ -24,6 +24,7 @@ from harness.records.tune import PlannedTune
 from harness.run.arms import ComparisonWish, planned_comparison, rounds_of
 from harness.run.cost import EngineCost, ModelledCost, PredictRound
 from harness.run.mix import cell_weights
+from harness.run.nightly import NightlyWish, as_nightly
 from harness.run.plan import Budget, Identity, PlanRequest, make_plan
 from harness.run.replaying import ReplayedLoads, read_replay, replayed_loads
 from harness.run.tuning import TuneWish, planned_tune
@@ -34,6 +35,7 @@ from harness.sweep.load import Sweep
 from harness.workload.spec import StreamShape, require_buildable, streams_for
 
 DISTRIBUTION = "harness-spec"
+NIGHTLY = "nightly"  # the command, as the sweep file's keys name it
 _ANY_SCENARIO = "quiet"  # its truth is replaced by the configuration's, and predictions know no noise
 _REPORTED_LIBRARIES = ("httpx", "h11", "numpy", "scipy", "pandas", "matplotlib", "pydantic")
 
@@ -48,6 +50,7 @@ class Wishes:
     scenario: Scenario | None = None  # rehearse it on a simulated engine
     comparison: ComparisonWish | None = None  # only the two arms of `compare`, alternating
     tune: TuneWish | None = None  # search the configurations instead of launching them all
+    nightly: NightlyWish | None = None  # a small part that fits the time, a second launch on suspicion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,27 +107,26 @@ def plan_sweep(
     comparison = planned_comparison(sweep, recipe.recipe, expansion.groups, wishes.comparison)
     identity = Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id)
     tune = planned_tune(sweep, recipe.recipe, expansion, groups, wishes.tune, identity=identity)
-    plan = make_plan(
-        PlanRequest(
-            base=replace(
-                _base(sweep, recipe, expansion, replayed),
-                seed=earlier.seed if earlier else wishes.seed,
-                simulated=wishes.scenario is not None,
-                mark=_mark(wishes.scenario),
-                weights=_weights(sweep, expansion, loads.values(), replayed),
-                comparison=comparison,
-                tune=tune,
-            ),
-            groups=groups,
-            rounds=_rounds(sweep, wishes, comparison, tune),
-            cost=_cost(recipe),
-            identity=identity,
-            budget=Budget(cell_s=budget.cell_s) if tune else budget,  # a search ends with the budget, and marks nothing
-            most_speculative_tokens=most_k,
-            predictions=_predictions(recipe, expansion),
-            done_trials=done_trials,
-        )
+    request = PlanRequest(
+        base=replace(
+            _base(sweep, recipe, expansion, replayed, night=wishes.nightly is not None),
+            seed=earlier.seed if earlier else wishes.seed,
+            simulated=wishes.scenario is not None,
+            mark=_mark(wishes.scenario),
+            weights=_weights(sweep, expansion, loads.values(), replayed),
+            comparison=comparison,
+            tune=tune,
+        ),
+        groups=groups,
+        rounds=_rounds(sweep, wishes, comparison, tune),
+        cost=_cost(recipe),
+        identity=identity,
+        budget=Budget(cell_s=budget.cell_s) if tune else budget,  # a search ends with the budget, and marks nothing
+        most_speculative_tokens=most_k,
+        predictions=_predictions(recipe, expansion),
+        done_trials=done_trials,
     )
+    plan = make_plan(as_nightly(request, sweep, expansion, wishes.nightly) if wishes.nightly else request)
     shapes = {name: streams_for(load, drafts=file.repeat.drafts, k=most_k) for name, load in loads.items()}
     return PlannedSweep(
         sweep=sweep,
@@ -204,8 +206,14 @@ def _require_simulated(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion)
             raise sweep.source.error(("knobs", knob), what, hint=unsimulated_hint(knob), value=False)
 
 
-def _base(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, replayed: ReplayedLoads | None) -> Plan:
-    later = tuple(f"{later.key} is checked now and used by {later.used_by}" for later in sweep.later_keys)
+def _base(
+    sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, replayed: ReplayedLoads | None, *, night: bool
+) -> Plan:
+    later = tuple(
+        f"{later.key} is checked now and used by {later.used_by}"
+        for later in sweep.later_keys
+        if not (night and NIGHTLY in later.used_by)
+    )
     return Plan(
         sweep=sweep.name,
         recipe=recipe.recipe.recipe,

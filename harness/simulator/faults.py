@@ -64,6 +64,7 @@ class Faults:
     engine_dies_after_s: float | None = None  # of engine time with work to do
     loop_share: float = 0.0  # of requests whose text falls into a repetition loop
     loop_log_odds: float = 3.5  # of drafts in such a loop: nearly all are accepted
+    acceptance_log_odds: float = 0.0  # of every draft: prompts of another template, or another drafter
     other_text_share: float = 0.0  # of requests whose text is another one where drafts are made: a broken verifier
     capture_limit_tokens: int | None = None  # graphs captured for fewer tokens than asked for
 

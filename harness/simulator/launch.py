@@ -150,7 +150,7 @@ class SimulatedDriver:
         """Launch one engine; each call is another boot."""
         name = spec.configuration.configuration_id
         self._boots[name] = self._boots.get(name, 0) + 1
-        return simulated_launch(spec, place, self.scenario, boot=f"{name} {self._boots[name]}")
+        return simulated_launch(spec, place, self.scenario, boot=f"{name} {self._boots[name]}{self.scenario.night}")
 
 
 @asynccontextmanager

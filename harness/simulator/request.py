@@ -150,4 +150,5 @@ def _truth_for(scenario: Scenario, workload_class: str, shift: float, *, looping
     truth = scenario.truth
     name = class_like(truth, workload_class)
     own = scenario.faults.loop_log_odds if looping else truth.drafts.log_odds[name] + shift
+    own += 0.0 if looping else scenario.faults.acceptance_log_odds
     return replace(truth, drafts=replace(truth.drafts, log_odds={name: own})), name

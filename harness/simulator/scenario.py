@@ -28,6 +28,7 @@ class Scenario:
     noise: Noise
     faults: Faults
     seed: int = 0
+    night: str = ""  # boots of another night are other boots, with noise of their own
 
     def described(self) -> dict[str, Any]:
         """Return it as JSON, for a manifest: two scenarios that differ in any number differ here."""
@@ -122,6 +123,7 @@ class _FaultsFile(FileModel):
     engine_dies_after_s: _NotNegative | None = None
     loop_share: _Share = 0.0
     loop_log_odds: float = 3.5
+    acceptance_log_odds: float = 0.0
     other_text_share: _Share = 0.0
     capture_limit_tokens: _Count | None = None
 

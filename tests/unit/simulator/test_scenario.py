@@ -29,7 +29,7 @@ def test_every_scenario_is_described_as_json(name: str) -> None:
     assert described["name"] == name
     assert described["seed"] == 4
     assert described["truth"]["name"] == scenario.truth.name
-    assert set(described) == {"name", "description", "truth", "noise", "faults", "seed"}
+    assert set(described) == {"name", "description", "truth", "noise", "faults", "seed", "night"}
 
 
 def test_only_quiet_and_default_are_without_a_fault_and_heavy_tails() -> None:

@@ -1,0 +1,49 @@
+"""`harness nightly FILE`: did anything move since the accepted baseline?"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from harness.cli.loading import PlanOptions
+from harness.cli.options import borrow_option, idle_for_option, plan_options
+from harness.cli.running import RunWishes, carry_out
+from harness.run.nightly import NightlyWish
+
+
+@click.command("nightly")
+@plan_options
+@click.option("--baseline", metavar="NAME", help="The accepted one. Default: called like the sweep.")
+@click.option(
+    "--resume", metavar="RUN", is_flag=False, flag_value="latest", help="Carry on with a night that was stopped."
+)
+@borrow_option
+@idle_for_option
+@click.option("--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says.")
+@click.option("--keep-text", is_flag=True, help="Keep prompts and answers in the run's folder. Else only their hashes.")
+@click.option("--as-of", metavar="TIME", help="With --engine simulated: the night that it stands for, in ISO 8601.")
+def command(
+    baseline: str | None,
+    resume: str | None,
+    borrow: bool,
+    idle_for: str | None,
+    finish_by: str | None,
+    keep_text: bool,
+    as_of: str | None,
+    **chosen: Any,
+) -> None:
+    """Measure a small part of the sweep in FILE and compare it with the accepted baseline and with the nights before.
+
+    The cells are chosen so that two launches fit into the sweep's budget.time; the second is made only where the first
+    looks bad. The last line on stdout is what the morning needs.
+
+    Exit code: 0 fine, 1 regressed, 4 doubtful, 3 could not run.
+    """
+    options = PlanOptions(**chosen, finish_by=finish_by, nightly=NightlyWish(baseline=baseline), as_of=as_of)
+    wishes = RunWishes(
+        resume=resume, borrow=borrow, idle_for=idle_for, keep_text=keep_text, command=("harness", *sys.argv[1:])
+    )
+    carried = carry_out(options, wishes)
+    sys.exit(carried.code)
