@@ -28,7 +28,7 @@ class Row:
     values: tuple[str, ...]
     group: str = ""  # rows of one group stand together under this heading
     doubts: tuple[int, ...] = ()
-    emphasis: bool = False  # the best of its group
+    emphasis: bool = False  # the best of its group, or what the table's badge says
     reference: bool = False  # gains are measured against it
     void: bool = False  # nothing usable was measured
 
@@ -43,6 +43,7 @@ class TableView:
     group_label: str = ""  # what a group is, where groups must become a column
     notes: tuple[str, ...] = ()
     simulated: bool = False
+    badge: str = "fastest"  # what an emphasised row is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.records.cell import Configuration
 from harness.records.summary import CellSummary
+from harness.records.tune import NOTHING_TO_CONFIRM
 from harness.report.facts import RunFacts, configurations_of
 from harness.report.labels import Labels, configuration_order, labels_of, load_order, words
 from harness.report.models import DoubtCase, DoubtGroup
@@ -60,6 +61,28 @@ class Reading:
     def best(self) -> Standing | None:
         """The best configuration that has every cell, and that may be recommended."""
         return next(iter(self.facts.ranked), None)
+
+    @property
+    def pick(self) -> Configuration | None:
+        """Of a search, what to run: the confirmed pick, else the incumbent. None while it is not complete."""
+        tune, found = self.facts.plan.tune, self.facts.tuned
+        if tune is None or (found is None and NOTHING_TO_CONFIRM not in self.facts.notes):
+            return None
+        if found is not None and found.pick is not None:
+            return found.pick.candidate.configuration
+        known = (one for one in self.facts.plan.configurations if one.configuration_id == tune.reference_id)
+        return next(known, None)
+
+    @property
+    def badge(self) -> str:
+        """What the one configuration is that tables point out. In a search the fastest may be a lucky one."""
+        return "to run" if self.facts.plan.tune is not None else "fastest"
+
+    def is_marked(self, configuration: Configuration) -> bool:
+        """Whether it is that one."""
+        best = self.best.configuration if self.best else None
+        marked = self.pick if self.facts.plan.tune is not None else best
+        return marked is not None and marked.configuration_id == configuration.configuration_id
 
 
 def read(facts: RunFacts) -> Reading:

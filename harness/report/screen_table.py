@@ -15,7 +15,7 @@ from harness.report.text import one_line
 
 _GAP = 2
 _LEAST_NAME_WIDTH = 12
-_FASTEST = " *"
+_EMPHASIS = " *"
 
 
 def print_table(view: TableView, console: Console) -> None:
@@ -45,8 +45,8 @@ def _print(console: Console, line: Text) -> None:
 
 def _caption(view: TableView) -> Text:
     mark = f"{SIMULATED_MARK} · " if view.simulated else ""
-    fastest = " (* fastest)" if any(row.emphasis for row in view.rows) else ""
-    return Text(one_line(f"{mark}{view.caption}{fastest}"), style="dim")
+    badge = f" (* {view.badge})" if any(row.emphasis for row in view.rows) else ""
+    return Text(one_line(f"{mark}{view.caption}{badge}"), style="dim")
 
 
 def _fitting_columns(view: TableView, width: int) -> list[int]:
@@ -69,7 +69,7 @@ def _value(row: Row, index: int) -> str:
 
 
 def _tail(row: Row) -> str:
-    return (_FASTEST if row.emphasis else "") + "".join(f" [{number}]" for number in row.doubts)
+    return (_EMPHASIS if row.emphasis else "") + "".join(f" [{number}]" for number in row.doubts)
 
 
 def _head(view: TableView, shown: list[int], widths: list[int]) -> list[Text]:

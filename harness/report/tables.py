@@ -75,6 +75,7 @@ def configurations_table(reading: Reading) -> TableView:
     mix = reading.facts.plan.weights
     return TableView(
         simulated=reading.facts.manifest.simulated,
+        badge=reading.badge,
         caption="Every configuration over the whole workload",
         columns=(
             Column(label="configuration", numeric=False),
@@ -140,13 +141,14 @@ def overview_table(reading: Reading) -> TableView:
             Row(
                 values=(reading.labels.configuration(one.configuration), *rates, _gain(one), str(one.launches)),
                 doubts=reading.marks(cells.values()),
-                emphasis=one is reading.best,
+                emphasis=reading.is_marked(one.configuration),
                 reference=one.is_reference,
             )
         )
     notes = [f"tokens/s of one stream, median (lowest – highest trial); {_load_words(shown == loads, len(loads))}"]
     return TableView(
         simulated=reading.facts.manifest.simulated,
+        badge=reading.badge,
         caption="tokens/s by configuration and load",
         columns=(
             Column(label="configuration", numeric=False),
@@ -231,7 +233,7 @@ def _configuration_row(reading: Reading, one: Standing) -> Row:
             str(one.launches),
         ),
         doubts=reading.marks(cells),
-        emphasis=one is reading.best,
+        emphasis=reading.is_marked(one.configuration),
         reference=one.is_reference,
         void=not is_complete(one),
     )

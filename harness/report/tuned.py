@@ -56,16 +56,8 @@ def tuned_view(reading: Reading) -> TunedView:
         finalists=_finalists_table(reading, found) if found else None,
         steps=_steps_table(reading),
         best_by_load=best_by_load(reading, _reference_id(reading)),
-        depth_by_streams=depth_by_streams(reading, picked(reading)),
+        depth_by_streams=depth_by_streams(reading, reading.pick),
     )
-
-
-def picked(reading: Reading) -> Configuration | None:
-    """Return the configuration to run: the confirmed pick, else the incumbent where it was measured."""
-    facts = reading.facts
-    if facts.tuned is not None and facts.tuned.pick is not None:
-        return facts.tuned.pick.candidate.configuration
-    return _configuration(reading, _reference_id(reading))
 
 
 def called(comparison: Comparison, reading: Reading) -> Comparison:
@@ -236,6 +228,7 @@ def _finalists_table(reading: Reading, found: Confirmed) -> TableView:
         rows=tuple(rows),
         notes=(f"launches of the search are not in it: the best of many lucky ones would win{shared}",),
         simulated=reading.facts.manifest.simulated,
+        badge=reading.badge,
     )
 
 

@@ -25,7 +25,7 @@ from harness.report.reading import Reading, read
 from harness.report.session import drafts_table
 from harness.report.tables import cells_table, configurations_table, launches_table, overview_table
 from harness.report.timeline import timeline
-from harness.report.tuned import called, picked, tuned_headline, tuned_view
+from harness.report.tuned import called, tuned_headline, tuned_view
 
 
 def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) -> ReportView:
@@ -161,7 +161,7 @@ def _metric_words(names: list[str]) -> str:
 
 def _best(reading: Reading, found: Headline, variables: EngineVariables | None) -> BestConfiguration | None:
     searched = reading.facts.plan.tune is not None
-    configuration = picked(reading) if searched else reading.best.configuration if reading.best else None
+    configuration = reading.pick if searched else reading.best.configuration if reading.best else None
     if configuration is None:
         return None
     return BestConfiguration(

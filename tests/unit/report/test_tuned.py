@@ -98,3 +98,18 @@ def test_each_launch_is_in_the_table_with_what_it_showed() -> None:
 
 def test_what_is_to_be_run_can_be_pasted() -> None:
     assert page({"A": 1.0, "B": 0.8}, {"A": EQUAL, "B": FASTER}).best is not None
+
+
+def test_tables_point_at_what_is_to_be_run_not_at_what_was_fastest_once() -> None:
+    kept = page({"A": 1.0, "B": 0.5}, {"A": UNSURE[::-1], "B": UNSURE})
+    assert kept.headline.result.startswith("Keep four for now")
+    assert marked(kept) == ["four (k=4)"] * 2 and kept.configurations.rows[0].values[0] == "five (k=5)"
+    assert marked(page({"A": 1.0, "B": 0.8}, {"A": EQUAL, "B": FASTER})) == ["five (k=5)"] * 2
+    assert marked(page({"A": 1.0, "B": 0.8}, {})) == [], "nothing is to be run before it was confirmed"
+
+
+def marked(view: ReportView) -> list[str]:
+    """What the tables over the whole workload point out; theirs is the badge, too."""
+    tables = (view.configurations, view.overview)
+    assert {table.badge for table in tables} == {"to run"}
+    return [row.values[0] for table in tables for row in table.rows if row.emphasis]
