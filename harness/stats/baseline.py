@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from harness.errors import InputError
 from harness.records.nightly import Baseline, Night
+from harness.stats.counting import counted
 from harness.stats.gate import LEAST_NIGHTS
 
 BOOT_S, KV_CACHE_TOKENS, FAILED_LAUNCHES, CANARY_STEP_S = (
@@ -18,7 +19,7 @@ LAUNCH_FIGURES = (BOOT_S, KV_CACHE_TOKENS, FAILED_LAUNCHES, CANARY_STEP_S)
 
 
 def baseline_of(nights: Sequence[Night], *, name: str, author: str, reason: str, accepted_at: str) -> Baseline:
-    """Return the baseline of some nights. Those that are doubtful are left out of it.
+    """Return the baseline of some nights. Those that do not count are left out of it (``counting.counted``).
 
     With fewer than ``LEAST_NIGHTS`` nights it says nothing of their scatter: it is kept, and only the history judges
     (``too_few``).
@@ -33,17 +34,17 @@ def baseline_of(nights: Sequence[Night], *, name: str, author: str, reason: str,
     Raises:
         InputError: none of them is valid, or they are of more than one rig, engine, sweep or workload.
     """
-    counted = sorted((night for night in nights if night.is_valid), key=lambda night: (night.at, night.run_id))
-    if not counted:
+    kept = counted(sorted(nights, key=lambda night: (night.at, night.run_id)))
+    if not kept:
         raise InputError("no night is valid that could be a baseline", hint="Accept nights that are not doubtful.")
-    keys = {(night.sweep, night.key) for night in counted}
+    keys = {(night.sweep, night.key) for night in kept}
     if len(keys) > 1:
-        runs = {pair: next(one.run_id for one in counted if (one.sweep, one.key) == pair) for pair in sorted(keys)}
+        runs = {pair: next(one.run_id for one in kept if (one.sweep, one.key) == pair) for pair in sorted(keys)}
         what = (
             f"the nights are of {len(keys)} series: rig, engine, workload or sweep differ ({', '.join(runs.values())})"
         )
         raise InputError(what, hint="Accept nights since the last change of image, rig or workload only.")
-    last = counted[-1]
+    last = kept[-1]
     return Baseline(
         name=name,
         sweep=last.sweep,
@@ -51,11 +52,11 @@ def baseline_of(nights: Sequence[Night], *, name: str, author: str, reason: str,
         accepted_at=accepted_at,
         author=author,
         reason=reason,
-        run_ids=tuple(night.run_id for night in counted),
-        values={figure: _values(counted, figure) for figure in last.figures},
-        cells=cells_of(counted),
-        launch=launch_figures(counted),
-        simulated=any(night.simulated for night in counted),
+        run_ids=tuple(night.run_id for night in kept),
+        values={figure: _values(kept, figure) for figure in last.figures},
+        cells=cells_of(kept),
+        launch=launch_figures(kept),
+        simulated=any(night.simulated for night in kept),
     )
 
 
