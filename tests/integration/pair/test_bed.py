@@ -315,6 +315,7 @@ def test_a_head_that_is_never_ready_is_left_running(bed: PairBed, checkout: Chec
     assert checkout.run("start", check=False).returncode == 3
     bed.head.clear_faults()
     checkout.run("stop")
+    bed.head.docker_fault("never_ready")  # or the start could be over before it is interrupted
     waiting = bed.head.popen([f"{checkout.head_folder}/start-deepseek-v4-flash-dspark.sh"], stdout=subprocess.DEVNULL)
     wait_until(lambda: statuses(bed) == [["running"], ["running"]], "not started")
     os.killpg(waiting.pid, signal.SIGINT)
