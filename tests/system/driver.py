@@ -119,7 +119,7 @@ class Desk:
 
     def runs(self) -> list[Path]:
         """The folders of all runs, finished or not."""
-        return sorted(path for path in self.results.glob("*") if path.name not in ("rigs", "studies"))
+        return sorted(path for path in self.results.glob("*") if path.name not in ("nights", "rigs", "studies"))
 
     def only_run(self) -> Path:
         (run,) = self.runs()
