@@ -13,9 +13,11 @@ from harness.errors import HarnessError, Interrupted, LaunchError
 
 _COMMANDS = {
     "ab": "harness.cli.ab",
+    "baseline": "harness.cli.baseline",
     "compare": "harness.cli.compare",
     "doctor": "harness.cli.doctor",
     "engine": "harness.cli.engine",
+    "history": "harness.cli.history",
     "import": "harness.cli.importing",
     "nightly": "harness.cli.nightly",
     "plan": "harness.cli.plan",
@@ -54,9 +56,11 @@ class LazyGroup(click.Group):
 
 _SUMMARIES = {
     "ab": "Is one configuration better than another? Launch both in turn until it shows.",
+    "baseline": "Accept what is normal, and show what was accepted.",
     "compare": "Is one stored run better than another?",
     "doctor": "Look whether a recipe would run here, and what would spoil its numbers.",
     "engine": "Start, stop and list engines that this tool started.",
+    "history": "Show the nights so far, and keep their runs small.",
     "import": "Store results of ds4-bench or ds4 as a run that can be shown and reported.",
     "nightly": "Did anything move since the accepted baseline? Measure a small part, and say so in a line.",
     "plan": "Show what a sweep would launch, refuse and cost, without launching.",

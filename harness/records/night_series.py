@@ -16,25 +16,36 @@ class NightSeries:
     name: str  # outside of the records
     unit: str
     label: str
+    short: str
     lower_is_better: bool
 
 
 # By the name that records use: there they are logarithms, signed so that higher is better.
 HEADLINES = {
     "seconds": NightSeries(
-        name="workload_seconds", unit="s", label="a request of the workload takes", lower_is_better=True
+        name="workload_seconds",
+        unit="s",
+        label="a request of the workload takes",
+        short="request",
+        lower_is_better=True,
     ),
     "delivered_per_step": NightSeries(
-        name="delivered_per_step", unit="tokens/step", label="tokens per step", lower_is_better=False
+        name="delivered_per_step",
+        unit="tokens/step",
+        label="tokens per step",
+        short="tokens/step",
+        lower_is_better=False,
     ),
-    "step_s": NightSeries(name="step_s", unit="s", label="step time", lower_is_better=True),
+    "step_s": NightSeries(name="step_s", unit="s", label="step time", short="step", lower_is_better=True),
 }
 BESIDE = {"boot_s": "s", "kv_cache_tokens": "tokens", "failed_launches": "1", "canary_step_s": "s"}
 
 
 def series_of(figure: str) -> NightSeries:
     """Return how a figure of a night is called; one that is not known is shown as a factor."""
-    return HEADLINES.get(figure) or NightSeries(name=figure, unit="1", label=figure, lower_is_better=False)
+    return HEADLINES.get(figure) or NightSeries(
+        name=figure, unit="1", label=figure, short=figure, lower_is_better=False
+    )
 
 
 def as_measured(figure: str, signed_log: float | None) -> float | None:
