@@ -11,6 +11,7 @@ from harness.records.imported import IMPORTED_MARK
 from harness.records.journal import RunData
 from harness.records.launch import LaunchOutcome, LaunchRecord
 from harness.records.manifest import Manifest
+from harness.records.nightly import Baseline
 from harness.records.noise import StoredNoise
 from harness.records.plan import Plan
 from harness.records.summary import CellSummary
@@ -18,6 +19,7 @@ from harness.records.trial import TrialRecord
 from harness.records.tune import TuneStep
 from harness.records.verdict import Comparison
 from harness.stats.confirm import Confirmed
+from harness.stats.morning import Morning
 from harness.stats.overview import (
     ASSUMED_LAUNCH_SIGMA_RATIO,
     Overview,
@@ -54,6 +56,14 @@ class TrialSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NightFacts:
+    """What a run of ``nightly`` is told by."""
+
+    mornings: tuple[tuple[str, Morning], ...]  # by configuration; the first decides, the others are watched
+    baseline: Baseline | None = None  # that the first was held against
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
     """A run as a report needs it."""
 
@@ -71,6 +81,7 @@ class RunFacts:
     noise: StoredNoise | None = None  # what an A/A found
     tuned: Confirmed | None = None  # what a search confirmed
     tune_steps: tuple[TuneStep, ...] = ()
+    night: NightFacts | None = None
 
     @property
     def standings(self) -> tuple[Standing, ...]:
@@ -104,6 +115,7 @@ def run_facts(
     comparison: Comparison | None = None,
     noise: StoredNoise | None = None,
     tuned: Confirmed | None = None,
+    night: NightFacts | None = None,
 ) -> RunFacts:
     """Return what a report needs of a stored run.
 
@@ -113,6 +125,7 @@ def run_facts(
         comparison: of its arms, where it has two.
         noise: what it found of its rig, where it is an A/A.
         tuned: what it confirmed, where it is a search.
+        night: what is said of it, where it is a night.
     """
     plan = run.plan or _nothing_planned(run.manifest)
     overview = best_by_workload(cells, incumbent_id=_incumbent_id(plan, cells), weights=plan.weights or None)
@@ -131,6 +144,7 @@ def run_facts(
         noise=noise,
         tuned=tuned,
         tune_steps=run.tune_steps,
+        night=night,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -11,48 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.records.manifest import SIMULATED_MARK
+from harness.report.figure_style import COLOURS, DASHES, GRID, PAPER, QUIET, STYLE, WARNING, WIDTH_IN, mark_simulated
 from harness.report.models import AnyFigure, Bar, FigureView, ForestView, Line, Panel, TimelineView, TrackPanel
+from harness.report.night_figure import draw_nights
+from harness.report.night_picture import NightsPicture
 
-# Okabe and Ito's palette, which stays distinct under colour blindness; the yellow is left out on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")
-_PAPER = "#fefefe"
-_DASHES: tuple[tuple[float, tuple[float, ...]], ...] = (
-    (0.0, ()),  # solid
-    (0.0, (5.0, 2.0)),
-    (0.0, (1.5, 1.5)),
-    (0.0, (6.0, 2.0, 1.5, 2.0)),
-)
-_STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "harness",  # else the ids inside are random
-    "svg.fonttype": "none",  # text stays text: it can be read, searched, and is small
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#6e6e6e",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#dedede",
-    "grid.linewidth": 0.7,
-    "xtick.color": "#6e6e6e",
-    "xtick.labelcolor": "#262626",
-    "ytick.color": "#6e6e6e",
-    "ytick.labelcolor": "#262626",
-    "text.color": "#262626",
-    "axes.labelcolor": "#262626",
-    "axes.titlecolor": "#262626",
-    "figure.facecolor": _PAPER,
-    "axes.facecolor": _PAPER,
-    "savefig.facecolor": _PAPER,
-    "path.simplify": False,
-    "text.parse_math": False,  # names come from users: a dollar sign is one
-}
-_WIDTH_IN = 10.4
 _PANEL_HEIGHT_IN = 3.6
 _PER_ROW = 2
 _MOST_TICKS = 12
@@ -65,9 +27,7 @@ _LANE_IN = 0.42
 _TRACK_IN = 1.35
 _LETTER_IN = 0.066  # of a bar's label
 _FOREST_ROW_IN = 0.3
-_VERDICT_COLOURS = {"better": "#009E73", "worse": "#D55E00", "no difference": "#0072B2", "cannot tell": "#6e6e6e"}
-_PLAIN_BAR = "#6e6e6e"
-_WARNING = "#D55E00"
+_VERDICT_COLOURS = {"better": "#009E73", "worse": WARNING, "no difference": "#0072B2", "cannot tell": QUIET}
 _UNITS = ((7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))  # from a length on
 
 
@@ -79,7 +39,7 @@ def figure_svg(view: AnyFigure) -> str:
     """
     if view.absent_because is not None:
         raise ValueError(view.absent_because)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = _figure(view)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -90,20 +50,22 @@ def figure_svg(view: AnyFigure) -> str:
 def _figure(view: AnyFigure) -> Figure:
     if isinstance(view, TimelineView):
         return _draw_timeline(view)
+    if isinstance(view, NightsPicture):
+        return draw_nights(view)
     return _draw_forest(view) if isinstance(view, ForestView) else _draw(view)
 
 
 def _draw_forest(view: ForestView) -> Figure:
     height = _FOREST_ROW_IN * len(view.rows) + 0.75
     label_in = min(4.0, 0.3 + _LETTER_IN * 1.08 * max(len(row.label) for row in view.rows))
-    figure = Figure(figsize=(_WIDTH_IN, height))
+    figure = Figure(figsize=(WIDTH_IN, height))
     figure.subplots_adjust(
-        left=label_in / _WIDTH_IN, right=1 - 0.15 / _WIDTH_IN, top=1 - 0.1 / height, bottom=0.55 / height
+        left=label_in / WIDTH_IN, right=1 - 0.15 / WIDTH_IN, top=1 - 0.1 / height, bottom=0.55 / height
     )
     axes = figure.subplots()
     margin = 100 * view.margin_ratio
-    axes.axvspan(-margin, margin, color="#dedede", alpha=0.7, linewidth=0)
-    axes.axvline(0, color="#6e6e6e", linewidth=0.9)
+    axes.axvspan(-margin, margin, color=GRID, alpha=0.7, linewidth=0)
+    axes.axvline(0, color=QUIET, linewidth=0.9)
     for at, row in enumerate(view.rows):
         colour = _VERDICT_COLOURS[row.verdict]
         width = 2.6 if row.whole else 1.5
@@ -117,7 +79,7 @@ def _draw_forest(view: ForestView) -> Figure:
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(view.x_label)
     if view.simulated:
-        _mark_simulated(axes)
+        mark_simulated(axes)
     return figure
 
 
@@ -127,11 +89,11 @@ def _draw(view: FigureView) -> Figure:
     entries = _legend_entries(view) if _needs_legend(view) else {}
     legend_in = _LEGEND_ROW_IN * -(-len(entries) // _legend_columns(entries))
     height = _PANEL_HEIGHT_IN * rows + legend_in
-    figure = Figure(figsize=(_WIDTH_IN, height))
+    figure = Figure(figsize=(WIDTH_IN, height))
     # Margins are fixed: a layout engine takes a second for each figure, and moves the axes with the labels.
     figure.subplots_adjust(
-        left=0.62 / _WIDTH_IN,
-        right=1 - 0.1 / _WIDTH_IN,
+        left=0.62 / WIDTH_IN,
+        right=1 - 0.1 / WIDTH_IN,
         top=1 - 0.32 / height,
         bottom=(0.55 + legend_in) / height,
         wspace=0.17,
@@ -161,7 +123,7 @@ def _legend_entries(view: FigureView) -> dict[str, Line]:
 def _legend_columns(entries: dict[str, Line]) -> int:
     """As many as fit: a letter takes about 0.075 in, a line sample and its gaps 0.75 in."""
     longest = max(map(len, entries), default=0)
-    return max(1, min(_MOST_LEGEND_COLUMNS, int(_WIDTH_IN / (0.075 * longest + 0.75))))
+    return max(1, min(_MOST_LEGEND_COLUMNS, int(WIDTH_IN / (0.075 * longest + 0.75))))
 
 
 def _draw_legend(figure: Figure, entries: dict[str, Line]) -> None:
@@ -193,7 +155,7 @@ def _draw_panel(axes: Axes, panel: Panel, view: FigureView, *, top: float) -> No
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False, axis="x")
     if view.simulated:
-        _mark_simulated(axes)
+        mark_simulated(axes)
     if not _needs_legend(view):
         _label_lines(axes, panel)
 
@@ -233,24 +195,8 @@ def _label_lines(axes: Axes, panel: Panel) -> None:
             color=_colour(line),
             fontsize=9,
             annotation_clip=False,
-            bbox={"facecolor": _PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+            bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
         )
-
-
-def _mark_simulated(axes: Axes) -> None:
-    axes.text(
-        0.5,
-        0.5,
-        SIMULATED_MARK,
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        fontsize=26,
-        color="#b00020",
-        alpha=0.16,
-        rotation=18,
-        fontweight="bold",
-    )
 
 
 def _highest(panel: Panel) -> float:
@@ -264,19 +210,19 @@ def _longest_label(panel: Panel) -> int:
 
 
 def _colour(line: Line) -> str:
-    return _COLOURS[line.colour % len(_COLOURS)]
+    return COLOURS[line.colour % len(COLOURS)]
 
 
 def _dash(line: Line) -> tuple[float, tuple[float, ...]]:
-    return _DASHES[line.dash % len(_DASHES)]
+    return DASHES[line.dash % len(DASHES)]
 
 
 def _draw_timeline(view: TimelineView) -> Figure:
     heights = [_LANE_IN * len(view.lanes), *(_TRACK_IN for _ in view.panels)]
     height = sum(heights) + 0.75 + 0.12 * len(view.panels)
-    figure = Figure(figsize=(_WIDTH_IN, height))
+    figure = Figure(figsize=(WIDTH_IN, height))
     figure.subplots_adjust(
-        left=0.82 / _WIDTH_IN, right=1 - 0.1 / _WIDTH_IN, top=1 - 0.15 / height, bottom=0.55 / height, hspace=0.1
+        left=0.82 / WIDTH_IN, right=1 - 0.1 / WIDTH_IN, top=1 - 0.15 / height, bottom=0.55 / height, hspace=0.1
     )
     rows = figure.subplots(len(heights), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
     places = [row[0] for row in rows]
@@ -286,9 +232,9 @@ def _draw_timeline(view: TimelineView) -> Figure:
         _draw_tracks(axes, panel, factor)
     for axes in places:
         for cut_s in view.cuts_s:
-            axes.axvline(cut_s / factor, color=_PLAIN_BAR, linewidth=0.9, linestyle=_DASHES[1])
+            axes.axvline(cut_s / factor, color=QUIET, linewidth=0.9, linestyle=DASHES[1])
         if view.simulated:
-            _mark_simulated(axes)
+            mark_simulated(axes)
     places[-1].set_xlim(0, max(view.length_s, 1.0) / factor)
     places[-1].set_xlabel(f"{unit} since the run began")
     return figure
@@ -297,7 +243,7 @@ def _draw_timeline(view: TimelineView) -> Figure:
 def _draw_lanes(axes: Axes, view: TimelineView, factor: float) -> None:
     for row, lane in enumerate(view.lanes):
         for bar in lane.bars:
-            colour = _PLAIN_BAR if bar.colour < 0 else _COLOURS[bar.colour % len(_COLOURS)]
+            colour = QUIET if bar.colour < 0 else COLOURS[bar.colour % len(COLOURS)]
             axes.barh(
                 row,
                 (bar.end_s - bar.begin_s) / factor,
@@ -305,7 +251,7 @@ def _draw_lanes(axes: Axes, view: TimelineView, factor: float) -> None:
                 height=0.7,
                 color=colour,
                 alpha=0.25 if bar.faint else 0.9,
-                edgecolor=_WARNING if bar.marked else _PAPER,
+                edgecolor=WARNING if bar.marked else PAPER,
                 linewidth=1.2 if bar.marked else 0.6,
             )
             label = _bar_label(bar, view.length_s)
@@ -321,13 +267,13 @@ def _draw_lanes(axes: Axes, view: TimelineView, factor: float) -> None:
 
 def _bar_label(bar: Bar, length_s: float) -> str:
     """The whole label, its number, or nothing, whichever fits."""
-    room = (bar.end_s - bar.begin_s) / max(length_s, 1.0) * (_WIDTH_IN - 1) / _LETTER_IN
+    room = (bar.end_s - bar.begin_s) / max(length_s, 1.0) * (WIDTH_IN - 1) / _LETTER_IN
     return next((text for text in (bar.label, bar.label.partition(":")[0]) if len(text) + 1 <= room), "")
 
 
 def _draw_tracks(axes: Axes, panel: TrackPanel, factor: float) -> None:
     for track in panel.tracks:
-        colour = _COLOURS[track.colour % len(_COLOURS)]
+        colour = COLOURS[track.colour % len(COLOURS)]
         for number, segment in enumerate(track.segments):
             seconds = [at_s / factor for at_s, _ in segment]
             values = [value for _, value in segment]
@@ -340,7 +286,7 @@ def _draw_tracks(axes: Axes, panel: TrackPanel, factor: float) -> None:
             [value for _, value in track.marks],
             s=22,
             facecolors="none",
-            edgecolors=_WARNING,
+            edgecolors=WARNING,
             linewidths=0.9,
         )
     axes.set_ylabel(panel.y_label, fontsize=9)

@@ -1,4 +1,4 @@
-"""A view as Markdown: report.md, and paste.md for a forum thread."""
+"""A view as Markdown: report.md, paste.md for a forum thread, and a night as the summary of a build."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness.report.models import AnyFigure, Column, ReportView, Row, TableView
+from harness.report.night import night_view, with_sparks
+from harness.report.night_result import NightResult
 from harness.report.text import clean, escape_markdown, without_places
 
 PASTE_LINES = 30
@@ -36,6 +38,13 @@ def render_paste(view: ReportView) -> str:
         left_out=len(view.overview.rows) - len(table.rows),
         qualifications=view.headline.qualifications[:PASTE_QUALIFICATIONS],
     )
+
+
+def render_night(result: NightResult) -> str:
+    """Return a night as a build server shows it below its log. There is no picture: nothing can be attached."""
+    environment = _environment(escape_markdown)
+    night = night_view(result.mornings, result.baseline)
+    return environment.get_template("night_summary.md.j2").render(result=result, night=night, series=with_sparks)
 
 
 def paste_table(view: ReportView) -> TableView:

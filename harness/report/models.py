@@ -7,8 +7,10 @@ from typing import Literal
 
 from harness.records.cell import Configuration
 from harness.records.verdict import Verdict
+from harness.report.night_picture import NightsPicture
 
 Standing = Literal["map", "measured", "nothing", "verdict"]
+Tone = Literal["good", "bad", "doubt", "plain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +252,7 @@ class ForestView:
     absent_because: str | None = None
 
 
-AnyFigure = FigureView | TimelineView | ForestView
+AnyFigure = FigureView | TimelineView | ForestView | NightsPicture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +279,26 @@ class TunedView:
     steps: TableView
     best_by_load: TableView
     depth_by_streams: TableView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightView:
+    """What a night of a regression run says of one configuration. Of the first, the headline says the verdict."""
+
+    configuration: str
+    badge: str  # the verdict as a word or two
+    tone: Tone
+    has_news: bool  # something moved, or nothing can be said
+    sentence: str
+    reasons: tuple[str, ...]  # to believe it or not, what it comes from, what differs across the change
+    series: TableView
+    sparks: tuple[str, ...]  # the last nights of each of them as bars, for where there is no picture
+    beside: TableView | None  # what moved beside the series that gate; None where nothing did
+    beside_words: str  # how many figures are looked at beside, "" for none
+    notes: tuple[str, ...]
+    baseline: tuple[Fact, ...]
+    picture: NightsPicture
+    watched: tuple[NightView, ...] = ()  # configurations that do not gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,10 +351,12 @@ class ReportView:
     checks: tuple[CheckView, ...] = ()
     comparison: ComparisonView | None = None
     tuned: TunedView | None = None
+    night: NightView | None = None
 
     @property
     def drawn(self) -> tuple[AnyFigure, ...]:
         """Every figure that has something to show."""
         compared = (self.comparison.effects,) if self.comparison else ()
-        every: tuple[AnyFigure, ...] = (*compared, *self.figures, self.timeline)
+        nights = (self.night.picture, *(one.picture for one in self.night.watched)) if self.night else ()
+        every: tuple[AnyFigure, ...] = (*nights, *compared, *self.figures, self.timeline)
         return tuple(figure for figure in every if figure.absent_because is None)

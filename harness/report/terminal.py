@@ -30,7 +30,8 @@ from harness.records.plan import Plan
 from harness.records.trial import TrialRecord
 from harness.report.design_view import design_table
 from harness.report.labels import Labels, counted, labels_of, words
-from harness.report.models import ComparisonView, DoubtGroup, ReportView, TunedView
+from harness.report.models import ComparisonView, DoubtGroup, NightView, ReportView, Tone, TunedView
+from harness.report.night import with_sparks
 from harness.report.plan_view import MOST_ROWS, cost_lines, plan_line, planned_launches, visible_lines
 from harness.report.progress import ProgressState, event_words
 from harness.report.screen_table import print_table
@@ -45,6 +46,7 @@ _FIGURES_WIDTH = 42  # speed, acceptance and step of a finished trial
 _LEAST_NAME_WIDTH = 18
 _MOST_NAME_WIDTH = 48
 _REFRESH_PER_S = 4
+_TONES: dict[Tone, str] = {"good": "bold green", "bad": "bold red", "doubt": "bold yellow", "plain": "bold"}
 _SHOWN_BELOW = (PreparationProgress, LaunchProgress, TrialStarted)  # in the live part alone
 
 
@@ -179,18 +181,13 @@ def print_result(view: ReportView, console: Console | None = None, *, report: Pa
     """Print the result table, its doubts, what was found and what to run next, and where the report lies."""
     console = console or stderr_console()
     console.print()
-    if view.tuned is not None:
-        _print_search(view.tuned, console)
-    elif view.comparison is not None:
-        _print_comparison(view.comparison, console)
-    else:
-        print_cells(view, console)
+    _print_tables(view, console)
     console.print()
     if view.simulated:
         _say(console, f"{SIMULATED_MARK}: no engine ran; every number comes from a model.", style="bold red")
     for failure in view.failures:
         _say(console, f"{failure.configuration}: {failure.outcome}: {failure.reason}", style="red")
-    _say(console, view.headline.result, style="bold")
+    _say(console, view.headline.result, style=_TONES[view.night.tone] if view.night else "bold")
     for line in view.headline.qualifications:
         _say(console, line, bullet=True)
     if view.headline.next_step:
@@ -199,6 +196,33 @@ def print_result(view: ReportView, console: Console | None = None, *, report: Pa
         console.print(Text(f"  {one_line(view.headline.next_step.command)}", style="cyan"), soft_wrap=True)
     if report is not None:
         console.print(Text(f"Report: {report}"), soft_wrap=True)
+
+
+def _print_tables(view: ReportView, console: Console) -> None:
+    if view.night is not None:
+        print_night(view.night, console)
+    elif view.tuned is not None:
+        _print_search(view.tuned, console)
+    elif view.comparison is not None:
+        _print_comparison(view.comparison, console)
+    else:
+        print_cells(view, console)
+
+
+def print_night(view: NightView, console: Console | None = None) -> None:
+    """Print the series of a night with the nights before it, what moved beside them, and what else is to be known."""
+    console = console or stderr_console()
+    print_table(with_sparks(view), console)
+    if view.beside is not None:
+        console.print()
+        print_table(view.beside, console)
+    for line in (view.beside_words, *view.notes, *(f"{fact.name}: {fact.value}" for fact in view.baseline)):
+        if line:
+            _say(console, line, style="dim")
+    for one in view.watched:
+        console.print()
+        _say(console, f"{one.configuration} (watched, does not gate): {one.badge}", style="bold")
+        print_table(with_sparks(one), console)
 
 
 def _print_search(view: TunedView, console: Console) -> None:

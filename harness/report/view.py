@@ -20,6 +20,7 @@ from harness.report.models import (
     RefusalView,
     ReportView,
 )
+from harness.report.night import night_headline, night_view
 from harness.report.provenance import definitions, provenance, public_command, rig_line
 from harness.report.reading import Reading, read
 from harness.report.session import drafts_table
@@ -37,7 +38,8 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
     """
     reading = read(facts)
     comparison = named(facts.comparison, reading.labels) if facts.comparison else None
-    found = _headline(reading, comparison)
+    night = night_view(facts.night.mornings, facts.night.baseline) if facts.night else None
+    found = night_headline(night) if night else _headline(reading, comparison)
     compared = comparison if comparison else _leading(reading)
     return ReportView(
         title=f"{facts.manifest.sweep} on {facts.manifest.recipe}",
@@ -62,10 +64,11 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
         definitions=definitions(reading),
         figures=figures(reading),
         timeline=timeline(reading),
-        best=None if comparison and comparison.same else _best(reading, found, variables),
+        best=None if night or (comparison and comparison.same) else _best(reading, found, variables),
         comparison=comparison_view(compared, reading.labels, facts.noise) if compared else None,
         tuned=tuned_view(reading) if facts.plan.tune else None,
         checks=check_views(reading),
+        night=night,
     )
 
 
