@@ -18,8 +18,17 @@ from harness.records.observation import CellObservation, Observation
 from harness.records.plan import PlannedLaunch
 from harness.records.summary import CellSummary
 from harness.records.trial import TrialRecord
-from harness.records.tune import KNOWN_BEFORE, LIMIT_BROKEN, NOTHING_TO_CONFIRM, SEARCH_ENDED, TuneStep
+from harness.records.tune import (
+    CUT_SHORT,
+    KNOWN_BEFORE,
+    LIMIT_BROKEN,
+    NOTHING_TO_CONFIRM,
+    SEARCH_ENDED,
+    TuneStep,
+)
 from harness.report.labels import counted
+from harness.report.tuned_plan import search_lines
+from harness.run.pace import TimeLeft
 from harness.run.session import ChosenLaunch
 from harness.run.setup import PlannedSweep
 from harness.search.depth import cheap_cells
@@ -29,6 +38,7 @@ from harness.search.tuner import FAILURES_IN_A_ROW, Proposal, Search, Tuner
 from harness.stats.confirm import FIRST_CONFIRMING_ROUND
 from harness.stats.observe import cell_of, observation_of
 from harness.stats.paired import Measured
+from harness.stats.reserve import kept_s, most_confirming
 from harness.stats.summary import trial_metrics
 from harness.store.layout import RunFolder
 from harness.store.reader import read_run
@@ -75,20 +85,25 @@ class LaunchChooser:
         self._version: str | None = None
         self._words: list[str] = []
         self._said = False
+        self._cut_because: str | None = None  # the time that is left is for confirming
         with reached(self._study.url):
             self._take_version(run)
             self._tell_left(run)
             self._say_known()
+        self._say_time()
 
-    def __call__(self) -> ChosenLaunch | str | None:
+    def __call__(self, time: TimeLeft | None = None) -> ChosenLaunch | str | None:
         """Return the next launch; once, why the search ended; None where its finalists are confirmed.
+
+        Args:
+            time: what the budget allows; None: there is no limit.
 
         Raises:
             StoreError: the storage cannot be reached any more.
             EngineError: nothing works, or the incumbent does not.
         """
         with reached(self._study.url, hint=_DEAD_HINT):
-            return self._next()
+            return self._next(time)
 
     def close(self) -> None:
         """Give back what was not finished, so that others need not wait for it. Called once, at the end."""
@@ -98,7 +113,7 @@ class LaunchChooser:
             for number, _, _ in self._unproven:
                 self._study.give_up(number)
 
-    def _next(self) -> ChosenLaunch | str | None:
+    def _next(self, time: TimeLeft | None) -> ChosenLaunch | str | None:
         run = read_run(self._folder)
         cells = summaries_of(run)
         self._take_version(run)
@@ -107,9 +122,9 @@ class LaunchChooser:
         if self._words:
             return self._words.pop(0)
         if not self._confirming(run):
-            proposal = self._tuner.next()
-            if proposal is not None:
-                return self._searched(proposal)
+            chosen = self._next_of_search(run, time)
+            if chosen is not None:
+                return chosen
             if not self._said:
                 self._said = True
                 self._words += self._limit_words()
@@ -138,7 +153,32 @@ class LaunchChooser:
         launches = counted(len(ages_s), "launch", "launches")
         self._words.append(f"{KNOWN_BEFORE}: {launches} of the study {self._tune.study}, {old} old; not made again")
 
+    def _say_time(self) -> None:
+        self._words += [
+            f"{line[0].lower()}{line[1:].removesuffix('.')}" for line in search_lines(self._plan, self._tune)
+        ]
+
     # -- search --------------------------------------------------------------------------------------------------------
+
+    def _next_of_search(self, run: RunData, time: TimeLeft | None) -> ChosenLaunch | None:
+        """What is wanted next, as long as it leaves the time that confirming needs, if there is anything to confirm."""
+        proposal = None if self._cut_because else self._tuner.next()
+        if proposal is None:
+            return None
+        chosen = self._searched(proposal)
+        kept = kept_s(self._plan, self._tune)
+        if time is None or proposal.phase == "reference" or time.fits(chosen.planned.predicted_s + kept):
+            return chosen
+        if not self._finalists(run):
+            return chosen
+        self._pending = None
+        self._study.give_up(proposal.trial_number)
+        confirming = counted(most_confirming(self._plan, self._tune), "launch that confirms", "launches that confirm")
+        self._cut_because = (
+            f"{format_seconds(max(0.0, time.left_s))} of the budget are left, which are kept for the {confirming} "
+            f"(about {format_seconds(time.takes_s(kept))})"
+        )
+        return None
 
     def _searched(self, proposal: Proposal) -> ChosenLaunch:
         planned = self._launch(proposal.candidate.configuration_id, _SEARCH_ROUND)
@@ -259,10 +299,13 @@ class LaunchChooser:
             )
 
     def _ended_words(self) -> str:
+        why = (
+            f"{CUT_SHORT}: {self._cut_because}" if self._cut_because else f"{SEARCH_ENDED}: {self._tuner.ended_because}"
+        )
         shares = self._study.importances()
         knobs = ", ".join(f"{name} {share * 100:.0f} %" for name, share in shares.items())
         weighed = f". What moved the objective, as far as so few launches can tell: {knobs}" if knobs else ""
-        return f"{SEARCH_ENDED}: {self._tuner.ended_because}{weighed}"
+        return f"{why}{weighed}"
 
     def _limit_words(self) -> list[str]:
         """Of those that would have been finalists."""

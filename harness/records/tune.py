@@ -11,6 +11,7 @@ KNOWN_BEFORE = "known already"  # how the note begins that says what earlier sea
 LIMIT_BROKEN = "no finalist"  # how the note begins that says which limit kept a configuration out
 NOTHING_TO_CONFIRM = "nothing that was launched promises more than the incumbent"  # the note of such an end
 SEARCH_ENDED = "the search ended"  # how the note begins that says why
+CUT_SHORT = "the search was cut short"  # how it begins where more would have been launched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class PlannedTune:
     study: str  # its name
     fingerprint: str  # of space, rig, workload and objective
     limits: tuple[AskedLimit, ...] = ()
+    time_s: float | None = None  # that it may take, the launches that confirm included
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from harness.records.plan import Plan, PlannedLaunch, PlannedTrial
 from harness.report.design_view import design_lines
 from harness.report.labels import Labels, counted
 from harness.report.models import Column, Row, TableView
+from harness.report.tuned_plan import search_line, search_lines
 from harness.stats.overview import ASSUMED_LAUNCH_SIGMA_RATIO, smallest_visible_difference
 from harness.units import format_ratio, format_seconds
 
@@ -15,6 +16,8 @@ _MOST_DEAREST = 3
 
 
 def plan_line(plan: Plan) -> str:
+    if plan.tune is not None:
+        return search_line(plan, plan.tune)
     todo = [launch for launch in plan.launches if not launch.done and launch.fits_budget]
     trials = sum(1 for launch in todo for trial in launch.trials if not trial.done)
     mark = f"{SIMULATED_MARK}: " if plan.simulated else ""
@@ -33,7 +36,8 @@ _ON_SUSPICION = "only if the first looks bad"
 
 
 def planned_launches(plan: Plan, labels: Labels) -> TableView:
-    shown = plan.launches[:MOST_ROWS]
+    launches = [launch for launch in plan.launches if plan.tune is None or launch.round == 1]
+    shown = launches[:MOST_ROWS]
     rows = tuple(
         Row(
             values=(
@@ -49,9 +53,9 @@ def planned_launches(plan: Plan, labels: Labels) -> TableView:
         )
         for launch in shown
     )
-    more = len(plan.launches) - len(shown)
+    more = len(launches) - len(shown)
     return TableView(
-        caption=f"Launches, in this order (seed {plan.seed})",
+        caption="What may be launched" if plan.tune else f"Launches, in this order (seed {plan.seed})",
         columns=(
             Column(label="#"),
             Column(label="configuration", numeric=False),
@@ -79,7 +83,9 @@ def _state(launch: PlannedLaunch) -> str:
 
 
 def visible_lines(plan: Plan) -> tuple[str, ...]:
-    """What differences the plan can show."""
+    """What differences the plan can show, or what a search has time for."""
+    if plan.tune is not None:
+        return search_lines(plan, plan.tune)
     if plan.nightly is not None:
         return (f"Judged by the nights before, and by the baseline {plan.nightly.baseline} where one is accepted.",)
     return design_lines(plan.design) if plan.design is not None else (_visible_line(plan),)

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from harness.records.events import RunStarted
 from harness.records.plan import Plan, PlannedLaunch
 from harness.run.tuning import most_launches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLeft:
+    """What a budget still allows, at the pace seen so far."""
+
+    limit_s: float
+    spent_s: float
+    pace: float  # seconds that a predicted second takes
+
+    @property
+    def left_s(self) -> float:
+        """Below 0 where it is overspent."""
+        return self.limit_s - self.spent_s
+
+    def takes_s(self, predicted_s: float) -> float:
+        """Return how long something takes that was predicted to take so long."""
+        return self.pace * predicted_s
+
+    def fits(self, predicted_s: float) -> bool:
+        """Return whether there is time for it."""
+        return self.takes_s(predicted_s) <= self.left_s
 
 
 class Pace:

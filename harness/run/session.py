@@ -28,7 +28,7 @@ from harness.run.driver import EngineDriver, RunSetting
 from harness.run.guest import Guest
 from harness.run.known_boots import known_boots
 from harness.run.launching import LaunchTask, run_launch
-from harness.run.pace import Pace
+from harness.run.pace import Pace, TimeLeft
 from harness.run.replaying import ReplayedLoads
 from harness.run.streams import Prompts
 from harness.store.journal import Journal
@@ -88,8 +88,8 @@ class ChosenLaunch:
     alive: Callable[[], None]  # called after each trial: whoever shares the study sees that it goes on
 
 
-# The next launch of a search; a text is something to note before it is asked again; None: all is done.
-Choose = Callable[[], ChosenLaunch | str | None]
+# The next launch of a search, as time allows; a text is something to note before it is asked again; None: all is done.
+Choose = Callable[[TimeLeft | None], ChosenLaunch | str | None]
 # Is told how many rounds are done, and answers why the run may end with them. May raise HarnessError to stop it.
 JudgeRound = Callable[[int], str | None]
 
@@ -165,7 +165,7 @@ class _Session:
         }
 
     async def _launch_chosen(self, choose: Choose) -> None:
-        while (chosen := choose()) is not None:
+        while (chosen := choose(self._time_left())) is not None:
             if isinstance(chosen, str):
                 self._note(chosen)
                 continue
@@ -365,17 +365,17 @@ class _Session:
         records = (*self._task.earlier_launches, *self.records)
         return any(record.outcome == "slow_canary" and _is_of(record, launch) for record in records)
 
+    def _time_left(self) -> TimeLeft | None:
+        limit_s, spent_s = self._task.time_limit_s, self._tools.clock.now_s() - self._started_s
+        return None if limit_s is None else TimeLeft(limit_s=limit_s, spent_s=spent_s, pace=self._pace.scaled(1.0))
+
     def _fits(self, launch: PlannedLaunch) -> bool:
-        limit_s = self._task.time_limit_s
-        if limit_s is None:
-            return True
-        spent_s = self._tools.clock.now_s() - self._started_s
-        needed_s = self._pace.scaled(launch.predicted_s)
-        if spent_s + needed_s <= limit_s or not self.records:
+        time = self._time_left()
+        if time is None or time.fits(launch.predicted_s) or not self.records:
             return True
         self._note(
-            f"the budget of {format_seconds(limit_s)} ends here: {format_seconds(spent_s)} are spent and the next "
-            f"launch needs about {format_seconds(needed_s)}; resume the run to measure the rest"
+            f"the budget of {format_seconds(time.limit_s)} ends here: {format_seconds(time.spent_s)} are spent and the "
+            f"next launch needs about {format_seconds(time.takes_s(launch.predicted_s))}; resume the run for the rest"
         )
         return False
 

@@ -107,9 +107,10 @@ def plan_sweep(
     comparison = planned_comparison(sweep, recipe.recipe, expansion.groups, wishes.comparison)
     identity = Identity(recipe_sha256=recipe.sha256, rig_id=host.rig_id)
     tune = planned_tune(sweep, recipe.recipe, expansion, groups, wishes.tune, identity=identity)
+    tune = replace(tune, time_s=budget.time_s) if tune else None
     request = PlanRequest(
         base=replace(
-            _base(sweep, recipe, expansion, replayed, night=wishes.nightly is not None),
+            _base(sweep, recipe, expansion, replayed, command=_command(wishes)),
             seed=earlier.seed if earlier else wishes.seed,
             simulated=wishes.scenario is not None,
             mark=_mark(wishes.scenario),
@@ -206,13 +207,19 @@ def _require_simulated(sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion)
             raise sweep.source.error(("knobs", knob), what, hint=unsimulated_hint(knob), value=False)
 
 
+def _command(wishes: Wishes) -> str:
+    """Keys of the sweep that it uses need no word."""
+    asked = {NIGHTLY: wishes.nightly, "tune": wishes.tune, "ab": wishes.comparison}
+    return next((name for name, wish in asked.items() if wish is not None), "sweep")
+
+
 def _base(
-    sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, replayed: ReplayedLoads | None, *, night: bool
+    sweep: Sweep, recipe: LoadedRecipe, expansion: Expansion, replayed: ReplayedLoads | None, *, command: str
 ) -> Plan:
     later = tuple(
         f"{later.key} is checked now and used by {later.used_by}"
         for later in sweep.later_keys
-        if not (night and NIGHTLY in later.used_by)
+        if command not in later.used_by
     )
     return Plan(
         sweep=sweep.name,

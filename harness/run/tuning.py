@@ -16,6 +16,7 @@ from harness.records.trial import MEASURING_VERSION
 from harness.records.tune import PlannedTune
 from harness.run.arms import asked_limits
 from harness.run.plan import Identity
+from harness.stats.reserve import most_confirming, most_searched
 from harness.sweep.cells import Expansion
 from harness.sweep.load import Sweep, with_source
 
@@ -116,8 +117,7 @@ def most_launches(plan: Plan) -> int:
     tune = plan.tune
     if tune is None:
         return len(plan.launches)
-    search = sum(launch.round == 1 for launch in plan.launches)
-    return min(tune.max_launches, search) + (1 + min(tune.confirm_best, search - 1)) * tune.confirm_launches
+    return most_searched(plan, tune) + most_confirming(plan, tune)
 
 
 def reference_of(recipe: Recipe, groups: Sequence[CellGroup], incumbent: Configuration | None) -> Configuration:

@@ -30,6 +30,7 @@ _CONFIGURATION, _OBSERVATION, _LEASE, _OWNER, _RETRIES = "configuration", "obser
 _WANTED, _HELD, _BEGUN, _ENGINE = "wanted", "held", "begun", "engine_version"
 _FINGERPRINT = "fingerprint"
 _BOOTED = "launch_ok"
+_LEAST_TOLD = 3  # launches, before any knob can be said to matter more than another
 _WAIT_S, _MOST_WAITS = 0.1, 300  # for somebody who asked for the same configuration at the same moment
 
 
@@ -197,7 +198,9 @@ class SharedStudy:
         return sum(known) / len(known) if known else None
 
     def importances(self) -> dict[str, float]:
-        """Return what share of the objective's movement each knob has (PED-ANOVA); empty with too few launches."""
+        """Return what share of the objective's movement each knob has (PED-ANOVA); empty with one, or few launches."""
+        if len(self._told()) < _LEAST_TOLD or len(self._parameters.distributions) < 2:
+            return {}
         try:
             return optuna.importance.get_param_importances(self._study)
         except (ValueError, RuntimeError):

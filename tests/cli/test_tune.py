@@ -189,7 +189,7 @@ def test_other_samplers_by_name(place: Place, sampler: str) -> None:
     assert place.tune("--sampler", sampler) in (0, 4)
     searching = [k for phase, k in place.launches() if phase != "confirm"]
     assert searching[:2] == [6, 0]
-    assert sorted(searching[2:]) == [3, 5], "all of so small a space, and none twice"
+    assert set(searching[2:]) == {3, 5} and len(searching) == 4, "all of so small a space, and none twice"
 
 
 @pytest.mark.parametrize(
@@ -298,6 +298,37 @@ def test_a_budget_that_ends_in_mid_search_is_carried_on_with(place: Place, capsy
     assert place.headline().startswith("**Run k=6: +")
     trials = [trial.trial_id for trial in place.run().trials]
     assert len(trials) > before and len(trials) == len(set(trials))
+
+
+def test_a_search_leaves_its_budget_the_time_to_confirm(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.write(depths="[0, 3, 5, 6, 9]", incumbent=0, launches=3, more="budget: {time: 85m}\n")
+    assert place.tune("--sampler", "grid") == 0
+    said = capsys.readouterr().err
+    assert "of the budget of 1 h 25 min about " in said and "are kept for the 6 launches that confirm" in said
+    phases = [phase for phase, _ in place.launches()]
+    assert 1 <= phases.count("search") < 4, "without a limit the grid has four"
+    assert phases.count("confirm") == 6
+    assert any(note.startswith("the search was cut short: ") for note in place.notes())
+    assert "The search was cut short: " in place.page()
+    assert sum(launch.total_s or 0.0 for launch in place.run().launches) < 85 * 60
+
+
+def test_a_plan_says_what_a_search_may_take(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.write(depths="[3, 5, 6, 9, 12]", incumbent=3, launches=3, more="budget: {time: 95m}\n")
+    planned = ["plan", str(place.folder / "small.yaml"), "--engine", "simulated", "--tune"]
+    with pytest.raises(SystemExit) as ended:
+        main(planned)
+    said = capsys.readouterr().err
+    assert not ended.value.code
+    assert "at most 6 launches of the search and 6 that confirm" in said
+    assert "are kept for the 6 launches that confirm: time for 5 of the 6 launches of the search" in said
+    assert "is checked now and used by" not in said, "all keys are used"
+    with pytest.raises(SystemExit) as ended:
+        main([*planned, "--set", "budget.time=30m"])
+    assert "too short for the first 2 launches and the 6 launches that confirm" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main([*planned, "--nightly"])
+    assert ended.value.code == 2
 
 
 def test_a_storage_that_cannot_be_reached_shows_no_password(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
