@@ -172,7 +172,7 @@ def _since(series: list[Night], since: str, nights: Sequence[Night], root: Path)
 
 
 def _same_series(one: Night, other: Night) -> bool:
-    return (one.sweep, one.key, one.simulated) == (other.sweep, other.key, other.simulated)
+    return (one.sweep, one.key) == (other.sweep, other.key)
 
 
 def _order(night: Night) -> tuple[str, str]:

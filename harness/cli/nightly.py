@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.cli.loading import PlanOptions
+from harness.cli.night import Delivery, run_night
 from harness.cli.options import borrow_option, idle_for_option, plan_options
-from harness.cli.running import RunWishes, carry_out
+from harness.cli.running import RunWishes
+from harness.cli.scheduling import TimerWish, require_sense, schedule
 from harness.run.nightly import NightlyWish
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("nightly")
@@ -23,6 +28,12 @@ from harness.run.nightly import NightlyWish
 @idle_for_option
 @click.option("--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says.")
 @click.option("--keep-text", is_flag=True, help="Keep prompts and answers in the run's folder. Else only their hashes.")
+@click.option("--junit", type=_FILE, help="Write the night as JUnit XML, for CI.")
+@click.option("--prometheus", type=_FILE, help="Write it as a .prom file, for node_exporter's textfile collector.")
+@click.option("--install-timer", is_flag=True, help="Do this every night, by systemd of this user, or say cron's line.")
+@click.option("--remove-timer", is_flag=True, help="No longer do it.")
+@click.option("--at", metavar="HH:MM", help="With --install-timer: when. Default: 02:30.")
+@click.option("--time-limit", metavar="TIME", help="With --install-timer: then Ctrl-C. Default: 2h.")
 @click.option("--as-of", metavar="TIME", help="With --engine simulated: the night that it stands for, in ISO 8601.")
 def command(
     baseline: str | None,
@@ -31,6 +42,12 @@ def command(
     idle_for: str | None,
     finish_by: str | None,
     keep_text: bool,
+    junit: Path | None,
+    prometheus: Path | None,
+    install_timer: bool,
+    remove_timer: bool,
+    at: str | None,
+    time_limit: str | None,
     as_of: str | None,
     **chosen: Any,
 ) -> None:
@@ -41,9 +58,13 @@ def command(
 
     Exit code: 0 fine, 1 regressed, 4 doubtful, 3 could not run.
     """
+    timer = TimerWish(install=install_timer, remove=remove_timer, at=at, time_limit=time_limit)
+    require_sense(timer)
+    if timer.asked:
+        schedule(chosen["file"], timer, sys.argv[2:])
+        return
     options = PlanOptions(**chosen, finish_by=finish_by, nightly=NightlyWish(baseline=baseline), as_of=as_of)
     wishes = RunWishes(
         resume=resume, borrow=borrow, idle_for=idle_for, keep_text=keep_text, command=("harness", *sys.argv[1:])
     )
-    carried = carry_out(options, wishes)
-    sys.exit(carried.code)
+    sys.exit(run_night(options, wishes, Delivery(junit=junit, prometheus=prometheus)))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from harness.cli.loading import summaries_of
-from harness.errors import InputError
 from harness.records.journal import RunData
 from harness.records.nightly import Night, NightVerdict
 from harness.records.plan import PlannedNightly
 from harness.records.summary import CellSummary
+from harness.report.facts import NightFacts
 from harness.run.outcome import CANNOT_TELL, ENGINE_FAILED, FINE
 from harness.stats.arms import Stored
-from harness.stats.nights import Morning, judge_night, night_of, wants_second_launch
+from harness.stats.night import night_of
+from harness.stats.nights import judge_night, wants_second_launch
 from harness.store.layout import RunFolder
 from harness.store.nights import add_night, read_baseline, read_nights
 from harness.store.reader import read_run
@@ -27,14 +27,6 @@ _CODES: dict[NightVerdict, int] = {
     "doubtful": CANNOT_TELL,
 }
 _FIRST_LOOK = 1  # rounds after which a night is looked at; there are two at the most
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedMorning:
-    """What a morning says of one configuration."""
-
-    label: str
-    morning: Morning
 
 
 def nights_of(run: RunData, cells: tuple[CellSummary, ...]) -> tuple[tuple[str, Night], ...]:
@@ -53,19 +45,20 @@ def keep_nights(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...])
         add_night(folder.path.parent, night)
 
 
-def mornings_of(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) -> tuple[WatchedMorning, ...]:
+def night_facts(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...]) -> NightFacts | None:
     """Return what to say of a night, by the nights before it and the baseline that is accepted now.
 
-    () for another run. Only the first configuration has a baseline; the others are held against their history.
+    None for another run. Only the first configuration has a baseline; the others are held against their history.
     """
     asked = run.plan.nightly if run.plan else None
     if asked is None:
-        return ()
+        return None
     baseline = read_baseline(folder.path.parent.parent, asked.baseline)
-    return tuple(
-        WatchedMorning(label=label, morning=judge_night(night, _before(folder, night), None if at else baseline))
+    mornings = tuple(
+        (label, judge_night(night, _before(folder, night), None if at else baseline))
         for at, (label, night) in enumerate(nights_of(run, cells))
     )
+    return NightFacts(mornings=mornings, baseline=baseline)
 
 
 def night_judge(folder: RunFolder, asked: PlannedNightly) -> Callable[[int], str | None]:
@@ -80,31 +73,17 @@ def night_judge(folder: RunFolder, asked: PlannedNightly) -> Callable[[int], str
         if round_number != _FIRST_LOOK:
             return None
         run = read_run(folder)
-        nights = nights_of(run, summaries_of(run))
-        _, night = nights[0]
+        _, night = nights_of(run, summaries_of(run))[0]
         because = wants_second_launch(night, _before(folder, night), read_baseline(root, asked.baseline))
         return None if because else "one launch is enough: nothing looks bad"
 
     return judge
 
 
-def night_code(mornings: Sequence[WatchedMorning], code: int) -> int:
+def night_code(facts: NightFacts, code: int) -> int:
     """Return the exit code of a night; ``code`` is that of its run, which counts where nothing could be measured."""
-    gate = mornings[0].morning
-    if code == ENGINE_FAILED and not gate.night.is_valid:
-        return code
-    return _CODES[gate.verdict]
-
-
-def require_real_baseline(name: str, *, simulated: bool) -> None:
-    """Raise InputError where a rehearsal would be held against what is real, or the other way round."""
-    if name.startswith("simulated_") != simulated:
-        what = "a rehearsal" if simulated else "a real night"
-        raise InputError(
-            f"{what} is not held against the baseline {name}",
-            where="--baseline",
-            hint="Baselines of rehearsals are called simulated_NAME, and no others are.",
-        )
+    _, gate = facts.mornings[0]
+    return code if code == ENGINE_FAILED and not gate.night.is_valid else _CODES[gate.verdict]
 
 
 def _before(folder: RunFolder, night: Night) -> tuple[Night, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.cli.comparing import stored_comparison, stored_confirmation
 from harness.cli.loading import summaries_of
+from harness.cli.nights import night_facts
 from harness.cli.streams import shown_if_possible
 from harness.errors import InputError
 from harness.recipe.find import find_recipe
@@ -51,7 +52,7 @@ def report_run(folder: RunFolder, root: Path) -> Reported:
     cells = summaries_of(run)
     stored = Stored(run=run, cells=cells)
     comparison, tuned = stored_comparison(folder, run, cells), stored_confirmation(folder, run, cells)
-    facts = run_facts(run, cells, comparison, measured_noise(stored), tuned)
+    facts = run_facts(run, cells, comparison, measured_noise(stored), tuned, night_facts(folder, run, cells))
     view = report_view(facts, variables=_variables(run.manifest.recipe))
     directory = report_directory(
         root, date=run.manifest.started_at[:10], sweep=run.manifest.sweep, run_id=folder.run_id

@@ -23,7 +23,7 @@ from harness.cli.comparing import (
 from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
 from harness.cli.machines import Machines, machines_from
-from harness.cli.nights import keep_nights, mornings_of, night_code, night_judge
+from harness.cli.nights import keep_nights, night_code, night_facts, night_judge
 from harness.cli.serving import with_known_rig
 from harness.cli.signals import RunSignals
 from harness.cli.site_checks import checks_of
@@ -134,8 +134,9 @@ def _code(run: _Run, data: RunData, cells: tuple[CellSummary, ...]) -> int:
     if run.planned.plan.tune is not None:
         return tuned_code(run.folder, data, cells)
     code = exit_code(data, cells)
-    if run.planned.plan.nightly is not None:
-        return night_code(mornings_of(run.folder, data, cells), code)
+    night = night_facts(run.folder, data, cells)
+    if night is not None:
+        return night_code(night, code)
     if run.planned.plan.comparison is None:
         return code
     require_one_factor(data, run.planned.plan.comparison)
