@@ -12,12 +12,14 @@ import numpy as np
 from harness.records.observation import Candidate, CellObservation, Observation, SearchCell
 from harness.search.model import value_of
 from harness.search.space import Space
-from harness.simulator.model import Speculation, StepLaw, StepLoad, _captured, step_law, step_s
+from harness.simulator.model import Speculation, StepLaw, StepLoad, step_law, step_s
 from harness.simulator.noise import generator
 from harness.simulator.truth import DraftQuality, StepCost, Truth, load_truth
 
-KINDS = ("interior", "shallow", "deep", "crossing", "tie", "confidence", "off", "infeasible", "collapse", "padding")
-KINDS = (*KINDS, "drift")
+KINDS = (
+    *("interior", "shallow", "deep", "crossing", "tie", "confidence", "off"),
+    *("infeasible", "collapse", "padding", "drift"),
+)
 LAUNCH_SD, CELL_SD = 0.03, 0.03
 DRIFT_PER_LAUNCH = 0.004
 DEPTHS = range(1, 13)
@@ -99,19 +101,18 @@ class Landscape:
             cells[name] = CellObservation(
                 ttft_s=cell.ttft_s * factor, tpot_s=step / tokens, tokens_per_step=tokens, survival=survival
             )
-        return Observation(configuration_id=configuration_id, booted=True, cells=cells)
+        sizes = _logged_sizes(candidate.num_speculative_tokens) if self.kind == "padding" else ()
+        return Observation(configuration_id=configuration_id, booted=True, cells=cells, capture_sizes=sizes)
 
     def _candidate(self, k: int, method: str, confidence: float) -> Candidate:
         knobs: dict[str, int | float | str] = {"num_speculative_tokens": k}
         if k:
             knobs |= {"draft_sample_method": method, "confidence_threshold": confidence}
-        captured = _captured(k, MAX_SEQS * (k + 1)) if self.kind == "padding" and k else ()
         return Candidate(
             configuration_id=_name(k, method, confidence) if k else "off",
             knobs=knobs,
             num_speculative_tokens=k,
             confidence_threshold=confidence if k else 0.0,
-            captured_tokens=captured,
         )
 
     def _true_cells(self, candidate: Candidate) -> dict[str, CellObservation]:
@@ -217,6 +218,12 @@ def _survival(law: StepLaw) -> tuple[float, ...]:
     deepest = max(outcome.drafted for outcome in law.outcomes)
     pairs = list(zip(law.probabilities, law.outcomes, strict=True))
     return tuple(sum(p for p, outcome in pairs if outcome.accepted > position) for position in range(deepest))
+
+
+def _logged_sizes(k: int) -> tuple[int, ...]:
+    """What a boot log says of its graphs: before they are rounded to multiples of k + 1."""
+    limit = MAX_SEQS * (k + 1)
+    return (*(size for size in (1, 2, 4) if size <= limit), *range(8, limit + 1, 8))
 
 
 def _name(k: int, method: str, confidence: float) -> str:

@@ -18,7 +18,6 @@ class Candidate:
     knobs: dict[str, KnobValue]
     num_speculative_tokens: int  # 0: no speculation
     confidence_threshold: float = 0.0  # in effect: drafts that are less likely to survive are not verified
-    captured_tokens: tuple[int, ...] = ()  # widths of its CUDA graphs; () where nobody knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +55,4 @@ class Observation:
     cells: dict[str, CellObservation] = field(default_factory=dict)
     reason: str | None = None  # why it did not boot, or was cut short
     slo_excess: dict[str, float] = field(default_factory=dict)  # by limit: how far it is broken, 0.1 is ten percent
+    capture_sizes: tuple[int, ...] = ()  # of its CUDA graphs in tokens, as its boot log says; () where it does not

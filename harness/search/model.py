@@ -17,6 +17,7 @@ from harness.records.cell import KnobValue
 from harness.records.observation import Candidate, CellObservation, Observation, SearchCell
 from harness.search.acceptance import Curve, nearest_curve
 from harness.search.correction import UNKNOWN_SD, Evidence, corrected, prior_mean
+from harness.search.graphs import Graphs
 from harness.search.space import Space
 from harness.search.step_time import LAUNCH_SD, StepModel, StepSample
 
@@ -102,7 +103,8 @@ class _Physics:
         self._reference = self._speculating_reference()
         self._known_curves: dict[tuple[str, frozenset[tuple[str, KnobValue]]], list[Curve]] = {}
         self._ttft_s = {cell.load_id: self._mean_ttft_s(cell.load_id) for cell in space.cells}
-        self._steps = StepModel(self._samples(), reference=self._reference or space.candidates[0])
+        graphs = Graphs({one.configuration_id: one.capture_sizes for one in booted})
+        self._steps = StepModel(self._samples(), reference=self._reference or space.candidates[0], graphs=graphs)
 
     def prior_value(self, candidate: Candidate) -> float:
         """What the model says before the correction; nothing while no launch speculated."""

@@ -45,7 +45,7 @@ def observation_from(stored: Mapping[str, Any]) -> Observation:
     cells = {
         name: CellObservation(**{**cell, "survival": tuple(cell["survival"])}) for name, cell in stored["cells"].items()
     }
-    return Observation(**{**stored, "cells": cells})
+    return Observation(**{**stored, "cells": cells, "capture_sizes": tuple(stored.get("capture_sizes", ()))})
 
 
 def _values(candidates: Sequence[Candidate]) -> dict[str, list[KnobValue]]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.records.observation import Candidate, SearchCell
+from harness.search.graphs import Graphs
 
 LAUNCH_SD = 0.03
 _REST_SD = 0.03  # of one cell in one launch
@@ -44,14 +45,15 @@ class StepSample:
 class StepModel:
     """Step times of every depth in every cell that was measured at least once."""
 
-    def __init__(self, samples: Sequence[StepSample], *, reference: Candidate) -> None:
+    def __init__(self, samples: Sequence[StepSample], *, reference: Candidate, graphs: Graphs | None = None) -> None:
         """Fit the samples.
 
         Args:
             samples: of all launches.
             reference: a candidate that speculates, and that was launched.
+            graphs: what their boot logs say of them.
         """
-        self._reference = reference
+        self._reference, self._graphs = reference, graphs or Graphs({})
         self._cells = list(dict.fromkeys(sample.cell.load_id for sample in samples))
         self._at = {load_id: at for at, load_id in enumerate(self._cells)}
         self._launches = max((sample.launch for sample in samples), default=-1) + 1
@@ -59,7 +61,7 @@ class StepModel:
         usable = [sample for sample in samples if sample.cell.load_id in self._scales]
         plain = self._fit(usable, padded=False)
         # Without the widths of its graphs a step can only be told by its tokens.
-        known = all(sample.candidate.captured_tokens for sample in usable if sample.candidate.num_speculative_tokens)
+        known = all(self._graphs.knows(one.candidate) for one in usable if one.candidate.num_speculative_tokens)
         padded = self._fit(usable, padded=True) if known else plain
         self._padded = padded.evidence > plain.evidence
         self._mean = padded.mean if self._padded else plain.mean
@@ -100,13 +102,17 @@ class StepModel:
     def _row(self, candidate: Candidate, cell: SearchCell, launch: int | None, *, padded: bool) -> Vector:
         row = np.zeros(len(self._cells) + 3 + self._launches)
         row[self._at[cell.load_id]] = 1.0
-        more = (_tokens(candidate, cell, padded) - _tokens(self._reference, cell, padded)) / cell.concurrency
+        more = (self._tokens(candidate, cell, padded) - self._tokens(self._reference, cell, padded)) / cell.concurrency
         row[len(self._cells)] = more
         row[len(self._cells) + 1] = more * math.log2(cell.concurrency)
         row[len(self._cells) + 2] = -1.0 if candidate.num_speculative_tokens == 0 else 0.0
         if launch is not None:
             row[len(self._cells) + 3 + launch] = 1.0
         return row
+
+    def _tokens(self, candidate: Candidate, cell: SearchCell, padded: bool) -> int:
+        tokens = cell.concurrency * (candidate.num_speculative_tokens + 1)
+        return self._graphs.width(candidate, tokens) if padded and candidate.num_speculative_tokens else tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +141,3 @@ def _scales(samples: Sequence[StepSample], reference: Candidate) -> Mapping[str,
         if sample.candidate.configuration_id == reference.configuration_id:
             scales[sample.cell.load_id] = sample.step_s
     return scales
-
-
-def _tokens(candidate: Candidate, cell: SearchCell, padded: bool) -> float:
-    tokens = cell.concurrency * (candidate.num_speculative_tokens + 1)
-    if not padded or candidate.num_speculative_tokens == 0:
-        return tokens
-    return next((width for width in candidate.captured_tokens if width >= tokens), tokens)

@@ -52,6 +52,7 @@ def observation_of(
         cells=seen,
         reason=None if booted else last.reason or last.outcome.replace("_", " "),
         slo_excess=_excess(limits, places, measured or {}),
+        capture_sizes=(last.boot.capture_sizes if last.boot else None) or (),
     )
 
 

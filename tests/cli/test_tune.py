@@ -167,6 +167,7 @@ def test_its_study_can_be_opened_by_others(searched: Place) -> None:
     assert [trial.params for trial in told] == [{"num_speculative_tokens": k} for k in (0, 6)]
     assert all(trial.value is not None and trial.value < 0 for trial in told), "minus the logarithm of seconds"
     assert study.best_trial.params == {"num_speculative_tokens": 6}
+    assert all(trial.user_attrs["observation"]["capture_sizes"] for trial in told), "as the boot logs name them"
 
 
 def test_the_default_stays_where_nothing_is_better(place: Place) -> None:

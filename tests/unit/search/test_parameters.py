@@ -96,7 +96,14 @@ CELLS = st.builds(
         cells=st.dictionaries(st.text(min_size=1), CELLS, max_size=3),
         reason=st.none() | st.text(),
         slo_excess=st.dictionaries(st.text(min_size=1), st.floats(-1, 10), max_size=2),
+        capture_sizes=st.lists(st.integers(1, 512), max_size=4).map(tuple),
     )
 )
 def test_an_observation_survives_a_database(one: Observation) -> None:
     assert observation_from(json.loads(json.dumps(asdict(one)))) == one
+
+
+def test_one_that_an_older_version_stored_named_no_graphs() -> None:
+    stored = asdict(Observation(configuration_id="a", booted=False))
+    del stored["capture_sizes"]
+    assert observation_from(stored).capture_sizes == ()

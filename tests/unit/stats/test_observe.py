@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.records.launch import BootFacts
 from harness.records.verdict import AskedLimit
 from harness.stats.case import Limits
 from harness.stats.cells import summarise_run
@@ -40,6 +41,12 @@ def test_a_launch_tells_pace_and_survival() -> None:
     assert found.booted and found.reason is None
     assert cell.ttft_s == pytest.approx(0.5)
     assert cell.step_s == pytest.approx(cell.tpot_s * cell.tokens_per_step)
+
+
+@pytest.mark.parametrize(("boot", "sizes"), [(None, ()), (BootFacts(), ()), (BootFacts(capture_sizes=(1, 8)), (1, 8))])
+def test_what_its_boot_log_says_of_graphs_is_kept(boot: BootFacts | None, sizes: tuple[int, ...]) -> None:
+    last = replace(launch("l0", BASE), boot=boot)
+    assert observation_of([last], []).capture_sizes == sizes
 
 
 def test_one_that_did_not_boot_says_why() -> None:
