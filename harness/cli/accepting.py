@@ -172,7 +172,7 @@ def _since(series: list[Night], since: str, nights: Sequence[Night], root: Path)
 
 
 def _same_series(one: Night, other: Night) -> bool:
-    return (one.sweep, one.key) == (other.sweep, other.key)
+    return (one.sweep, one.key, one.simulated) == (other.sweep, other.key, other.simulated)
 
 
 def _order(night: Night) -> tuple[str, str]:
