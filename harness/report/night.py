@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from harness.records.nightly import Baseline, NightVerdict
 from harness.report.labels import counted
-from harness.report.models import Column, Fact, Headline, NightView, Row, TableView, Tone
+from harness.report.models import Column, Fact, Headline, NextStep, NightView, Row, TableView, Tone
 from harness.report.night_beside import beside_table, beside_words
 from harness.report.night_series import nights_picture, spark
 from harness.report.night_words import belief, is_news, launches_words, limit_words, percent
@@ -42,12 +42,13 @@ def night_view(mornings: Sequence[tuple[str, Morning]], baseline: Baseline | Non
     return replace(views[0], watched=tuple(views[1:])) if views else None
 
 
-def night_headline(view: NightView) -> Headline:
+def night_headline(view: NightView, next_step: NextStep | None) -> Headline:
     """Return the night's sentence as the first thing that a report says."""
     watched = tuple(
         f"Watched, does not gate: {one.configuration}: {one.sentence}" for one in view.watched if one.has_news
     )
-    return Headline(standing="verdict", result=view.sentence, qualifications=(*view.reasons, *watched), next_step=None)
+    said = (*view.reasons, *watched)
+    return Headline(standing="verdict", result=view.sentence, qualifications=said, next_step=next_step)
 
 
 def with_sparks(view: NightView) -> TableView:

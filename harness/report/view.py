@@ -16,11 +16,13 @@ from harness.report.models import (
     BestConfiguration,
     FailureView,
     Headline,
+    NextStep,
     NullReason,
     RefusalView,
     ReportView,
 )
 from harness.report.night import night_headline, night_view
+from harness.report.night_next import night_step
 from harness.report.provenance import definitions, provenance, public_command, rig_line
 from harness.report.reading import Reading, read
 from harness.report.session import drafts_table
@@ -39,7 +41,7 @@ def report_view(facts: RunFacts, *, variables: EngineVariables | None = None) ->
     reading = read(facts)
     comparison = named(facts.comparison, reading.labels) if facts.comparison else None
     night = night_view(facts.night.mornings, facts.night.baseline) if facts.night else None
-    found = night_headline(night) if night else _headline(reading, comparison)
+    found = night_headline(night, _night_step(facts)) if night else _headline(reading, comparison)
     compared = comparison if comparison else _leading(reading)
     return ReportView(
         title=f"{facts.manifest.sweep} on {facts.manifest.recipe}",
@@ -76,6 +78,12 @@ def _headline(reading: Reading, comparison: Comparison | None) -> Headline:
     if reading.facts.plan.tune is not None:
         return tuned_headline(reading)
     return comparison_headline(comparison, reading.facts) if comparison else headline(reading)
+
+
+def _night_step(facts: RunFacts) -> NextStep | None:
+    if facts.night is None or facts.plan.nightly is None:
+        return None
+    return night_step(facts.night.mornings[0][1], facts.manifest, facts.plan.nightly.baseline)
 
 
 def _leading(reading: Reading) -> Comparison | None:

@@ -12,10 +12,11 @@ import pytest
 from rich.console import Console
 
 from harness.records.nightly import Baseline
+from harness.records.plan import PlannedNightly
 from harness.report.facts import NightFacts
 from harness.report.html import render_html
 from harness.report.markdown import render_markdown
-from harness.report.models import NightView, ReportView
+from harness.report.models import NextStep, NightView, ReportView
 from harness.report.night import night_view, with_sparks
 from harness.report.night_words import belief, night_line
 from harness.report.terminal import print_result
@@ -229,6 +230,27 @@ def test_why_to_believe_it_is_said_for_each_kind_of_night() -> None:
     assert apart.verdict == "doubtful"
     assert re.search(r"speed -\d+\.\d % and [+-]\d+\.\d %", belief(apart))
     assert belief(fine()) == ""
+
+
+def asked_next(morning: Morning, *command: str) -> NextStep | None:
+    facts = fake_facts(SHAPE)
+    manifest = replace(facts.manifest, run_id=morning.night.run_id, command=("harness", "nightly", "x.yaml", *command))
+    plan = replace(facts.plan, nightly=PlannedNightly(gate_id="g", watched_ids=(), baseline="small"))
+    night = NightFacts(mornings=(("k=4", morning),), baseline=BASELINE)
+    return report_view(replace(facts, manifest=manifest, plan=plan, night=night)).headline.next_step
+
+
+def test_what_waits_for_a_decision_comes_with_its_command() -> None:
+    accept, begin = asked_next(regressed()), asked_next(unaccepted(), "--root", "a b")
+
+    assert accept is not None
+    assert accept.command == ("harness baseline accept 20260039-nightly --name small --since 2026-11-25 --reason WHY")
+    assert begin is not None
+    assert begin.command == "harness baseline accept 20260012-nightly --name small --reason WHY --root 'a b'"
+    assert "12 nights" in begin.because
+    assert asked_next(fine()) is None
+    assert asked_next(doubtful()) is None
+    assert asked_next(judge_night(night(2), history(2), None)) is None
 
 
 def test_a_drift_is_called_one() -> None:
