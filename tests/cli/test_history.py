@@ -221,6 +221,23 @@ def test_pruning_leaves_what_is_referred_to(place: Place) -> None:
     assert "beside a change point" in done.err
 
 
+def test_a_run_that_is_no_night_stays_even_where_a_line_calls_it_one(place: Place) -> None:
+    put(place.folder, *(a_night(ago(900) + number) for number in range(5)), folders=True)
+    wrong = a_night(ago(900) + 1, run_id=run_id_of(ago(900) + 1)[:-6] + "ffffff")
+    add_night(place.folder / RESULTS, wrong)
+    put_run(place.folder, wrong.run_id, at=wrong.at, nightly=False)
+    add_night(place.folder / RESULTS, a_night(ago(900) + 2, run_id="../outside"))
+    outside = place.folder / "outside"
+    outside.mkdir()
+
+    done = place.run("prune", "--keep", "30d")
+
+    assert done.code == 0, done.err
+    assert wrong.run_id in place.folders()
+    assert run_id_of(ago(900) + 2) not in place.folders()
+    assert outside.is_dir()
+
+
 def test_a_night_that_is_being_written_is_left_alone(place: Place) -> None:
     put(place.folder, *(a_night(ago(900) + number) for number in range(5)), folders=True)
     with open_journal(place.run_folder(ago(900) + 3), at=AT):

@@ -389,6 +389,7 @@ def test_a_line_for_cron_runs_what_was_asked_for(tmp_path: Path, name: str) -> N
     runs = cron_runs(line, home, said)
 
     assert line.startswith("7 4 * * * ")
+    assert " timeout --foreground --signal=INT " in line  # without it Ctrl-C comes twice, and the second one kills
     assert "\n" not in line
     assert "sk-secret" not in line
     assert [run["argv"] for run in runs] == [
