@@ -36,7 +36,7 @@ def render_paste(view: ReportView) -> str:
         view=view,
         table=table,
         left_out=len(view.overview.rows) - len(table.rows),
-        qualifications=view.headline.qualifications[:PASTE_QUALIFICATIONS],
+        qualifications=view.night.reasons if view.night else view.headline.qualifications[:PASTE_QUALIFICATIONS],
     )
 
 

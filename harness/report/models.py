@@ -290,7 +290,8 @@ class NightView:
     tone: Tone
     has_news: bool  # something moved, or nothing can be said
     sentence: str
-    reasons: tuple[str, ...]  # to believe it or not, what it comes from, what differs across the change
+    reasons: tuple[str, ...]  # what it comes from, and why to believe it or not
+    differences: tuple[str, ...]  # of facts across the change: names nodes, so never in what is pasted elsewhere
     series: TableView
     sparks: tuple[str, ...]  # the last nights of each of them as bars, for where there is no picture
     beside: TableView | None  # what moved beside the series that gate; None where nothing did

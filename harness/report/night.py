@@ -11,7 +11,7 @@ from harness.report.labels import counted
 from harness.report.models import Column, Fact, Headline, NextStep, NightView, Row, TableView, Tone
 from harness.report.night_beside import beside_table, beside_words
 from harness.report.night_series import nights_picture, spark
-from harness.report.night_words import belief, is_news, launches_words, limit_words, percent
+from harness.report.night_words import belief, is_news, launches_words, limit_words, moved_figures, percent
 from harness.stats.morning import WORDS, Figure, Morning
 from harness.stats.paired import SECONDS
 from harness.units import MISSING, format_number, format_seconds
@@ -47,7 +47,7 @@ def night_headline(view: NightView, next_step: NextStep | None) -> Headline:
     watched = tuple(
         f"Watched, does not gate: {one.configuration}: {one.sentence}" for one in view.watched if one.has_news
     )
-    said = (*view.reasons, *watched)
+    said = (*view.reasons, *view.differences, *watched)
     return Headline(standing="verdict", result=view.sentence, qualifications=said, next_step=next_step)
 
 
@@ -71,7 +71,8 @@ def _view(label: str, morning: Morning, baseline: Baseline | None, number: int) 
         tone=tone,
         has_news=is_news(morning),
         sentence=_sentence(morning.sentence),
-        reasons=tuple(_sentence(line) for line in _reasons(morning) if line),
+        reasons=tuple(_sentence(line) for line in (morning.cause, belief(morning)) if line),
+        differences=_differences(morning),
         series=_series_table(morning),
         sparks=tuple(spark(one, morning, SPARK_NIGHTS) for one in morning.figures),
         beside=beside_table(morning),
@@ -82,10 +83,11 @@ def _view(label: str, morning: Morning, baseline: Baseline | None, number: int) 
     )
 
 
-def _reasons(morning: Morning) -> tuple[str, ...]:
-    differences = "; ".join(morning.differences)
-    across = "since the night before" if morning.verdict in ("fine", "no baseline", "doubtful") else "across the change"
-    return (morning.cause, belief(morning), f"what differs {across}: {differences}" if differences else "")
+def _differences(morning: Morning) -> tuple[str, ...]:
+    if not morning.differences:
+        return ()
+    across = "across the change" if moved_figures(morning) else "since the night before"
+    return (f"What differs {across}: {'; '.join(morning.differences)}",)
 
 
 def _series_table(morning: Morning) -> TableView:

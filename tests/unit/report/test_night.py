@@ -15,7 +15,7 @@ from harness.records.nightly import Baseline
 from harness.records.plan import PlannedNightly
 from harness.report.facts import NightFacts
 from harness.report.html import render_html
-from harness.report.markdown import render_markdown
+from harness.report.markdown import render_markdown, render_paste
 from harness.report.models import NextStep, NightView, ReportView
 from harness.report.night import night_view, with_sparks
 from harness.report.night_words import belief, night_line
@@ -73,6 +73,14 @@ def test_a_night_is_the_headline_with_its_cause_and_what_differs() -> None:
     assert "What differs across the change: spark-1 driver: 580.95 → 590.12" in view.headline.qualifications
     assert view.best is None
     assert report_view(fake_facts(SHAPE)).night is None
+
+
+def test_what_may_be_posted_names_no_node() -> None:
+    text = render_paste(report_of(regressed()))
+
+    assert "Regressed since 2026-11-25" in text
+    assert "both launches of this night are below the limit" in text
+    assert "spark-1" not in text
 
 
 def test_the_series_stand_in_a_table_as_they_are_measured_with_their_limits() -> None:
