@@ -29,6 +29,7 @@ from harness.errors import HostError, LaunchError
 from harness.units import format_seconds
 
 _PATIENCE_S = 30.0
+_MOST_OF_CRON = 998  # characters of a command, of which Debian's cron takes no more
 _KEPT_VARIABLES = ("PATH", "HARNESS_STATE_DIR", "HARNESS_CACHE_DIR", "HARNESS_DATA_DIR")
 
 
@@ -58,7 +59,10 @@ def this_program() -> tuple[str, ...]:
 
 def kept_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return what a night needs of the environment in which its timer is installed: where programs and files lie."""
-    return {name: environment[name] for name in _KEPT_VARIABLES if environment.get(name)}
+    kept = {name: environment[name] for name in _KEPT_VARIABLES if environment.get(name)}
+    if "PATH" in kept:
+        kept["PATH"] = ":".join(dict.fromkeys(kept["PATH"].split(":")))
+    return kept
 
 
 def install_timer(request: TimerRequest, place: TimerPlace | None = None) -> tuple[str, ...]:
@@ -188,8 +192,14 @@ def _cron_lines(request: TimerRequest, place: TimerPlace, missing: str) -> tuple
         "To add it:",
         f"(crontab -l 2>/dev/null; printf '%s\\n' {shlex.quote(line)}) | crontab -",
         "cron does not make up for a night in which the machine was off.",
+        *([_TOO_LONG] if len(line.encode()) > _MOST_OF_CRON else []),
         *(f"{name} is not installed here" for name in absent),
     )
+
+
+_TOO_LONG = (
+    "Some crons take no line as long as that: put what follows the five fields into a script (\\% is %), and name it."
+)
 
 
 async def _asked(shell: Shell, *argv: str) -> Completed:

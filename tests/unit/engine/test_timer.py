@@ -305,6 +305,14 @@ def test_without_systemd_of_the_user_a_line_for_cron_is_said_and_nothing_is_writ
     assert any(line.endswith("| crontab -") for line in lines)
 
 
+def test_a_line_that_is_longer_than_cron_takes_is_said_to_be(place: TimerPlace, system: FakeSystem) -> None:
+    system.bus = False
+
+    assert not any("put what follows the five fields into a script" in line for line in install_timer(REQUEST, place))
+    long = replace(REQUEST, environment={"PATH": "/a" * 500})
+    assert any("put what follows the five fields into a script" in line for line in install_timer(long, place))
+
+
 def test_what_systemd_refuses_is_said(place: TimerPlace, system: FakeSystem) -> None:
     system.refuses = "enable"
 
@@ -428,6 +436,12 @@ def test_the_program_is_the_harness_of_this_environment() -> None:
 
 
 def test_of_the_environment_places_are_kept_and_no_keys() -> None:
-    environment = {"PATH": "/bin", "HARNESS_STATE_DIR": "/s", "HARNESS_API_KEY": "sk", "HF_TOKEN": "t", "LANG": "C"}
+    environment = {
+        "PATH": "/bin:/sbin:/bin",
+        "HARNESS_STATE_DIR": "/s",
+        "HARNESS_API_KEY": "sk",
+        "HF_TOKEN": "t",
+        "LANG": "C",
+    }
 
-    assert kept_environment(environment) == {"PATH": "/bin", "HARNESS_STATE_DIR": "/s"}
+    assert kept_environment(environment) == {"PATH": "/bin:/sbin", "HARNESS_STATE_DIR": "/s"}
