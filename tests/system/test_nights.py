@@ -1,4 +1,4 @@
-"""Thirty and more nights through the real command, in virtual time: quiet ones, and what went wrong, found and named."""
+"""Thirty nights and more through the real command, in virtual time: quiet ones, and what went wrong found and named."""
 
 from __future__ import annotations
 
