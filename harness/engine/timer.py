@@ -29,7 +29,8 @@ from harness.errors import HostError, LaunchError
 from harness.units import format_seconds
 
 _PATIENCE_S = 30.0
-_MOST_OF_CRON = 998  # characters of a command, of which Debian's cron takes no more
+_MOST_OF_CRON = 998  # bytes of a line, of which Debian's cron takes no more
+_TOO_LONG = "Some crons take no line as long as that: put what follows * * * into a script (\\% is %), and name it there."
 _KEPT_VARIABLES = ("PATH", "HARNESS_STATE_DIR", "HARNESS_CACHE_DIR", "HARNESS_DATA_DIR")
 
 
@@ -195,11 +196,6 @@ def _cron_lines(request: TimerRequest, place: TimerPlace, missing: str) -> tuple
         *([_TOO_LONG] if len(line.encode()) > _MOST_OF_CRON else []),
         *(f"{name} is not installed here" for name in absent),
     )
-
-
-_TOO_LONG = (
-    "Some crons take no line as long as that: put what follows the five fields into a script (\\% is %), and name it."
-)
 
 
 async def _asked(shell: Shell, *argv: str) -> Completed:

@@ -308,9 +308,9 @@ def test_without_systemd_of_the_user_a_line_for_cron_is_said_and_nothing_is_writ
 def test_a_line_that_is_longer_than_cron_takes_is_said_to_be(place: TimerPlace, system: FakeSystem) -> None:
     system.bus = False
 
-    assert not any("put what follows the five fields into a script" in line for line in install_timer(REQUEST, place))
+    assert not any("put what follows * * * into a script" in line for line in install_timer(REQUEST, place))
     long = replace(REQUEST, environment={"PATH": "/a" * 500})
-    assert any("put what follows the five fields into a script" in line for line in install_timer(long, place))
+    assert any("put what follows * * * into a script" in line for line in install_timer(long, place))
 
 
 def test_what_systemd_refuses_is_said(place: TimerPlace, system: FakeSystem) -> None:
