@@ -1,6 +1,7 @@
 """How many launches does a search need? On landscapes of many kinds, as Markdown tables for docs/tuning.md.
 
     python -m benchmarks.search                       # ours, TPE, random, grid: 33 landscapes, 20 seeds (an hour)
+    python -m benchmarks.search --only gp --seeds 10  # needs torch
     python -m benchmarks.search --landscapes 6 --seeds 3 --only ours tpe
 
 Even landscapes were looked at while the search was written, odd ones only for the table. Every search begins with the
@@ -10,6 +11,7 @@ incumbent and no speculation; a pick is right where it is within 2 % of the true
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -30,8 +32,9 @@ RIGHT_RATIO = 0.02
 MARGIN_RATIO = 0.03
 CONFIDENCES = tuple(round(0.05 * step, 2) for step in range(21))
 SPACES = {"k and method (25)": (0.0,), "k, method and confidence (505)": CONFIDENCES}
-PROCESSES = 2
 Picks = dict[int, float]  # regret of the pick after so many launches
+Told = tuple[float, float]  # value of a trial, and its constraint, which is broken above 0
+_BOOTED = "launch_ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,19 +92,26 @@ def _grid(land: Landscape, _: list[Observation], __: int) -> Iterator[str]:
 
 
 def _optuna(
-    sampler: Callable[[int], optuna.samplers.BaseSampler], land: Landscape, observed: list[Observation], seed: int
+    sampler: Callable[[int], optuna.samplers.BaseSampler],
+    most_repeats: int,
+    land: Landscape,
+    observed: list[Observation],
+    seed: int,
 ) -> Iterator[str]:
+    """Whatever a sampler asks for; where it only repeats itself, one at random of those that are left."""
+    left = np.random.default_rng([seed, 11]).permutation(_others(land)).tolist()
     parameters = Parameters(land.space.candidates)
     study = optuna.create_study(direction="maximize", sampler=sampler(seed))
-    known: dict[str, float] = {}
+    known: dict[str, Told] = {}
     told = 0
     while len(known) < len(land.space.candidates):
         for one in observed[told:]:
             trial = _asked(study, parameters, land, one.configuration_id)
-            known[one.configuration_id] = _tell(study, trial, land, one, min(known.values(), default=0.0))
+            worst = min((value for value, _ in known.values()), default=0.0)
+            known[one.configuration_id] = _tell(study, trial, land, one, worst)
         told = len(observed)
-        name = _proposed(study, parameters, known)
-        yield name if name is not None else next(one for one in _others(land) if one not in known)
+        name = _proposed(study, parameters, known, most_repeats)
+        yield name if name is not None else next(one for one in left if one not in known)
 
 
 def _asked(study: optuna.Study, parameters: Parameters, land: Landscape, name: str) -> optuna.Trial:
@@ -109,22 +119,27 @@ def _asked(study: optuna.Study, parameters: Parameters, land: Landscape, name: s
     return study.ask(parameters.distributions)
 
 
-def _tell(study: optuna.Study, trial: optuna.Trial, land: Landscape, one: Observation, worst: float) -> float:
-    value = value_of(land.space.cells, one.cells) if one.booted else None
-    trial.set_constraint("launch_ok", 0.0 if one.booted else 1.0)
-    study.tell(trial, worst if value is None else value)
-    return worst if value is None else value
+def _tell(study: optuna.Study, trial: optuna.Trial, land: Landscape, one: Observation, worst: float) -> Told:
+    measured = value_of(land.space.cells, one.cells) if one.booted else None
+    value, broken = (worst, 1.0) if measured is None else (measured, 0.0)
+    trial.set_constraint(_BOOTED, broken)
+    study.tell(trial, value)
+    return value, broken
 
 
-def _proposed(study: optuna.Study, parameters: Parameters, known: dict[str, float]) -> str | None:
-    """What the sampler asks for and nobody launched yet; a known one is told its value, at most 100 times."""
-    for _ in range(100):
+def _proposed(study: optuna.Study, parameters: Parameters, known: dict[str, Told], most_repeats: int) -> str | None:
+    """What the sampler asks for and nobody launched yet; a known one is told again."""
+    for _ in range(most_repeats):
         trial = study.ask(parameters.distributions)
         candidate = parameters.candidate(trial.params)
         if candidate is not None and candidate.configuration_id not in known:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)  # it is asked for again with what it showed
             return candidate.configuration_id
-        study.tell(trial, min(known.values()) if candidate is None else known[candidate.configuration_id])
+        value, broken = (min(value for value, _ in known.values()), 1.0)
+        if candidate is not None:
+            value, broken = known[candidate.configuration_id]
+        trial.set_constraint(_BOOTED, broken)
+        study.tell(trial, value)
     return None
 
 
@@ -143,8 +158,8 @@ def _gp(seed: int) -> optuna.samplers.BaseSampler:
 
 METHODS: dict[str, Callable[[Landscape, list[Observation], int], Iterator[str]]] = {
     "ours": _ours,
-    "tpe": partial(_optuna, _tpe),
-    "gp": partial(_optuna, _gp),
+    "tpe": partial(_optuna, _tpe, 100),
+    "gp": partial(_optuna, _gp, 5),  # each costs it a tenth of a second, and more the more there were
     "random": _random,
     "grid": _grid,
 }
@@ -235,6 +250,7 @@ def _confirmed_keep(land: Landscape, observed: list[Observation], seed: int) -> 
 
 def _quiet() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
 
 def main() -> None:
@@ -243,12 +259,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--only", nargs="*", choices=METHODS, default=["ours", "tpe", "random", "grid"])
     parser.add_argument("--spaces", nargs="*", type=int, default=[0, 1], help="0: k and method, 1: with confidence")
+    parser.add_argument("--launches", type=int, default=AFTER[-1], choices=AFTER[2:])
+    parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
-    numbers = range(arguments.landscapes)
-    with ProcessPoolExecutor(PROCESSES, initializer=_quiet) as pool:
+    numbers, launches = range(arguments.landscapes), arguments.launches
+    with ProcessPoolExecutor(arguments.processes, initializer=_quiet) as pool:
         for at in arguments.spaces:
             name, confidences = list(SPACES.items())[at]
-            launches = 20 if at == 0 else 8
             for held_out in (False, True):
                 chosen = [number for number in numbers if number % 2 == held_out]
                 jobs = {
@@ -264,6 +281,8 @@ def main() -> None:
                 print(text, flush=True)
                 if at == 0:
                     print(kinds_table(found, jobs), flush=True)
+        if "ours" not in arguments.only:
+            return
         kept, of, used = kept_default([number for number in numbers if number % 2], max(3, arguments.seeds // 4))
         share = kept / of if of else float("nan")
         print(

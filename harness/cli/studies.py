@@ -63,6 +63,7 @@ def open_study(planned: PlannedSweep, space: Space, place: StudyPlace) -> Shared
         owner=f"{socket.gethostname()}:{os.getpid()}:{run_id}",
         now_s=now_s,
         lease_s=_lease_s(planned.plan),
+        limits=tuple(limit.name for limit in tune.limits),
     )
     return SharedStudy(found, Parameters(space.candidates), sampler_of(tune.sampler, planned.plan.seed))
 

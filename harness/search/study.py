@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import optuna
@@ -44,6 +45,7 @@ class Place:
     owner: str  # host and process of this harness
     now_s: Callable[[], float]  # wall clock
     lease_s: float = LEASE_S
+    limits: tuple[str, ...] = ()  # names of the bounds that a launch may break
     pause: Callable[[float], None] = time.sleep
 
 
@@ -166,36 +168,30 @@ class SharedStudy:
     ) -> None:
         """Store what a launch showed; one that did not boot as a broken constraint, since FAIL teaches nothing."""
         known = value if value is not None and math.isfinite(value) else self._worst()
-        broken = {_BOOTED: 0.0 if observation.booted else 1.0, **observation.slo_excess}
+        broken = self._constraints(booted=observation.booted, excess=observation.slo_excess)
         said = {_OBSERVATION: json.loads(json.dumps(asdict(observation))), _ENGINE: engine_version}
         if not self._is_running(number):
             self._tell_late(number, known, broken, said)
             return
         for name, one in said.items():
             self._set(number, name, one)
-        live = self._live(number)
-        for name, excess in broken.items():
-            live.set_constraint(name, excess)
-        self._study.tell(number, known)
+        self._tell(number, known, broken)
 
-    def tell_known(self, number: int, value: float) -> None:
-        """Tell what is known of a configuration already, so that a sampler does not ask for it for ever."""
-        self._study.tell(number, value)
+    def tell_again(self, number: int, configuration_id: str) -> bool:
+        """Tell what is known of a configuration, so that a sampler does not ask for it for ever; False: nothing is."""
+        told = [trial for trial in self._told() if trial.user_attrs.get(_CONFIGURATION) == configuration_id]
+        known = [trial.value for trial in told if trial.value is not None]
+        if known:
+            self._tell(number, sum(known) / len(known), told[-1].constraints)
+        return bool(known)
 
     def refuse(self, number: int) -> None:
         """Tell a sampler that there is no such configuration."""
-        self._live(number).set_constraint(_BOOTED, 1.0)
-        self._study.tell(number, self._worst())
+        self._tell(number, self._worst(), self._constraints(booted=False))
 
     def give_up(self, number: int) -> None:
         """Tell a trial failed: it is somebody else's, or says nothing of its configuration."""
         self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
-
-    def value_of(self, configuration_id: str) -> float | None:
-        """Return the value that is stored of a configuration; None where there is none."""
-        told = [trial for trial in self._told() if trial.user_attrs.get(_CONFIGURATION) == configuration_id]
-        known = [trial.value for trial in told if trial.value is not None]
-        return sum(known) / len(known) if known else None
 
     def importances(self) -> dict[str, float]:
         """Return what share of the objective's movement each knob has (PED-ANOVA); empty with one, or few launches."""
@@ -222,6 +218,16 @@ class SharedStudy:
         for trial in self._running():
             if trial.number in numbers:
                 self._release(trial)
+
+    def _tell(self, number: int, value: float, broken: Mapping[str, float]) -> None:
+        live = self._live(number)
+        for name, excess in broken.items():
+            live.set_constraint(name, excess)
+        self._study.tell(number, value)
+
+    def _constraints(self, *, booted: bool, excess: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
+        """Broken above 0. Every trial has the same, which a sampler that models them needs: what is unknown is kept."""
+        return {_BOOTED: 0.0 if booted else 1.0, **{name: excess.get(name, 0.0) for name in self._place.limits}}
 
     def _live(self, number: int) -> Trial:
         """A trial that was asked for, here or, before a resume, by another process."""

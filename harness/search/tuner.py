@@ -192,9 +192,7 @@ class Tuner:
             if candidate is None:
                 self._study.refuse(asked.number)
                 continue
-            known = self._study.value_of(candidate.configuration_id)
-            if known is not None:
-                self._study.tell_known(asked.number, known)
+            if self._study.tell_again(asked.number, candidate.configuration_id):
                 continue
             if asked.retries:
                 return self._again(candidate, asked)

@@ -44,6 +44,7 @@ class Shelf:
         fingerprint: str = "f",
         pause: Callable[[float], None] = lambda seconds: None,
         sampler: BaseSampler | None = None,
+        limits: tuple[str, ...] = (),
     ) -> SharedStudy:
         where = Place(
             url=self.url,
@@ -52,6 +53,7 @@ class Shelf:
             owner=owner,
             now_s=self.wall,
             lease_s=LEASE_S,
+            limits=limits,
             pause=pause,
         )
         return SharedStudy(where, PARAMETERS, sampler or RandomSampler(seed=1))
@@ -151,7 +153,7 @@ def test_a_lease_that_is_renewed_holds(place: Shelf) -> None:
 
 
 def test_one_that_was_given_up_for_dead_still_counts(place: Shelf) -> None:
-    one, two = place.open("one:1:a"), place.open("two:1:b")
+    one, two = (place.open(owner, limits=("ttft",)) for owner in ("one:1:a", "two:1:b"))
     number = asked(one)
     assert one.claim(number, "k3")
     place.wall.at_s += LEASE_S + 1
@@ -177,6 +179,22 @@ def test_a_boot_that_failed_is_a_broken_constraint(place: Shelf) -> None:
     assert study._study.best_trial.number == 0
 
 
+def test_every_trial_has_the_same_constraints_whatever_is_told_of_it(place: Shelf) -> None:
+    study = place.open(limits=("ttft", "gap"))
+    shown = {"k5": observed(K5, excess={"gap": -0.1, "ttft": 0.2}), "k3": observed(K3, booted=False)}
+    for name, seen in shown.items():
+        number = asked(study, name)
+        assert study.claim(number, name)
+        study.tell(number, seen, -2.0)
+    assert study.tell_again(asked(study, "k5"), "k5")
+    assert study.tell_again(asked(study, "k3"), "k3")
+    number = asked(study, "k7")
+    assert not study.tell_again(number, "k7"), "nothing is known of it"
+    study.refuse(number)
+    kept, failed = ({"launch_ok": 0.0, "ttft": 0.2, "gap": -0.1}, {"launch_ok": 1.0, "ttft": 0.0, "gap": 0.0})
+    assert [trial.constraints for trial in study.trials] == [kept, failed, kept, failed, failed]
+
+
 def test_an_objective_that_is_no_number_counts_as_the_worst(place: Shelf) -> None:
     study = place.open()
     for name, value in (("k5", -2.0), ("k3", float("nan"))):
@@ -194,7 +212,7 @@ def test_what_another_version_of_the_engine_did_is_left_aside(place: Shelf) -> N
     assert len(two.observations()) == 1
     assert two.measured_on("0.27") == 1
     assert two.observations() == []
-    assert two.value_of("k3") is None
+    assert not two.tell_again(asked(two), "k3")
     assert two.claim(asked(two), "k3"), "it may be measured again"
 
 
