@@ -30,7 +30,7 @@ from harness.units import format_seconds
 
 _PATIENCE_S = 30.0
 _MOST_OF_CRON = 998  # bytes of a line, of which Debian's cron takes no more
-_TOO_LONG = "Some crons take no line as long as that: put what follows * * * into a script (\\% is %), and name it there."
+_TOO_LONG = "Some crons take no line so long: put what follows * * * into a script (\\% is %), and name that."
 _KEPT_VARIABLES = ("PATH", "HARNESS_STATE_DIR", "HARNESS_CACHE_DIR", "HARNESS_DATA_DIR")
 
 
