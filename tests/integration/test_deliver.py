@@ -52,6 +52,17 @@ def test_files_are_written_whole_and_leave_nothing_beside_them(tmp_path: Path) -
     assert [path.name for path in (*junit.parent.iterdir(), *metrics.parent.iterdir())] == ["night.xml", "harness.prom"]
 
 
+def test_who_reads_a_file_at_that_moment_reads_it_whole(tmp_path: Path) -> None:
+    metrics = tmp_path / "harness.prom"
+    deliver(NIGHT, DeliveryWishes(prometheus=metrics, environment={}))
+    before = metrics.read_text()
+
+    with metrics.open() as reader:
+        assert deliver(replace(NIGHT, exit_code=3), DeliveryWishes(prometheus=metrics, environment={})) == ()
+        assert reader.read() == before
+    assert metrics.read_text() != before
+
+
 def test_a_place_that_cannot_be_written_is_a_warning_each_and_the_rest_is_delivered(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     summary = tmp_path / "summary.md"
