@@ -92,7 +92,7 @@ def plan_sweep(
     """
     expansion = expand(sweep, recipe.recipe, arms_only=wishes.comparison is not None)
     if wishes.scenario is not None:
-        host = replace(host, rig_id=f"simulated-{wishes.scenario.name}")
+        host = replace(host, rig_id=wishes.scenario.rig_id)
         _require_simulated(sweep, recipe, expansion)
     if earlier is not None:
         _require_same(earlier, sweep, recipe, host)

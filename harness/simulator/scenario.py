@@ -28,7 +28,13 @@ class Scenario:
     noise: Noise
     faults: Faults
     seed: int = 0
+    rig: str | None = None  # another scenario's, of which this is a later state; None: a rig of its own
     night: str = ""  # boots of another night are other boots, with noise of their own
+
+    @property
+    def rig_id(self) -> str:
+        """Under which noise, canaries and nights are kept; never that of real machines."""
+        return f"simulated-{self.rig or self.name}"
 
     def described(self) -> dict[str, Any]:
         """Return it as JSON, for a manifest: two scenarios that differ in any number differ here."""
@@ -56,6 +62,7 @@ def read_scenario(path: Path, *, seed: int = 0) -> Scenario:
         noise=Noise(**written.noise.model_dump()),
         faults=_faults(written.faults),
         seed=seed,
+        rig=written.rig,
     )
 
 
@@ -131,5 +138,6 @@ class _FaultsFile(FileModel):
 class _ScenarioFile(FileModel):
     description: str
     truth: str
+    rig: str | None = None
     noise: _NoiseFile = _NoiseFile()
     faults: _FaultsFile = _FaultsFile()

@@ -22,6 +22,7 @@ HARNESS = Path(sys.executable).with_name("harness")
 MARK = "TEST_DESK"  # in the environment of everything that a desk starts, and of what that starts
 PATIENCE_S = 240.0  # two busy cores
 _POLL_S = 0.02
+_NO_RUNS = ("history.parquet", "nights", "rigs", "studies")  # in results/
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "MPLCONFIGDIR")
 
 
@@ -119,7 +120,7 @@ class Desk:
 
     def runs(self) -> list[Path]:
         """The folders of all runs, finished or not."""
-        return sorted(path for path in self.results.glob("*") if path.name not in ("nights", "rigs", "studies"))
+        return sorted(path for path in self.results.glob("*") if path.name not in _NO_RUNS)
 
     def only_run(self) -> Path:
         (run,) = self.runs()

@@ -122,7 +122,7 @@ def test_another_template_is_called_acceptance(said: Say, later: Path) -> None:
 
 
 def test_a_rig_in_its_slow_state_is_doubtful_and_no_regression(said: Say, later: Path) -> None:
-    codes = [night(said, later, number, "slow_node") for number in range(QUIET, QUIET + 4)]
+    codes = [night(said, later, number, "slow_night") for number in range(QUIET, QUIET + 4)]
     assert 1 not in [code for code, _ in codes], codes
     before = {one.run_id for one in nights_in(later)}
     assert len(before) == QUIET + 4

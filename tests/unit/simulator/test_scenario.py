@@ -29,7 +29,7 @@ def test_every_scenario_is_described_as_json(name: str) -> None:
     assert described["name"] == name
     assert described["seed"] == 4
     assert described["truth"]["name"] == scenario.truth.name
-    assert set(described) == {"name", "description", "truth", "noise", "faults", "seed", "night"}
+    assert set(described) == {"name", "description", "truth", "noise", "faults", "seed", "night", "rig"}
 
 
 def test_only_quiet_and_default_are_without_a_fault_and_heavy_tails() -> None:
@@ -73,3 +73,10 @@ def test_a_default_class_must_be_known(tmp_path: Path) -> None:
 
 def test_scenarios_are_the_files_of_a_folder() -> None:
     assert scenario_names() == sorted(file.stem for file in SCENARIOS.iterdir())
+
+
+def test_a_later_state_of_a_rig_is_that_rig() -> None:
+    assert load_scenario("slower_kernels").rig_id == load_scenario("default").rig_id == "simulated-default"
+    named = [name for name in scenario_names() if load_scenario(name).rig is not None]
+    assert {load_scenario(name).rig for name in named} <= set(scenario_names())
+    assert load_scenario("slow_node").rig_id == "simulated-slow_node"
