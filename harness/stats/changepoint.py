@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 LEAST_NIGHTS = 8
 WINDOW_NIGHTS = 60
@@ -23,6 +23,7 @@ CHANGE_P = 2e-4  # of a change point; docs/nightly.md shows the false alarms tha
 SUSPICION_P = 0.05  # below it a night is worth a second launch
 LEAST_RATIO = 0.03  # a smaller change does not matter
 LEAST_BEFORE = 5
+LEAST_AFTER = 2  # and the last one has to agree: a single slow night that no canary saw is no change
 _LEAST_SD = 1e-6  # nights that are equal to the last digit still have some
 
 Vector = NDArray[np.float64]
@@ -93,7 +94,7 @@ def contrast(x: Vector, w: Vector, at: int) -> tuple[float, float]:
 
 def half_width(se: float, degrees: int) -> float:
     """Return half of the 95 % interval."""
-    return float(stats.t.isf(0.025, degrees)) * se
+    return float(special.stdtrit(degrees, 0.975)) * se
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +106,11 @@ class _Scan:
     difference: Vector
     se: Vector
     degrees: NDArray[np.int64]
+    last_agrees: NDArray[np.bool_]  # the last night lies nearer to the nights after the split than to those before
 
     @property
     def p(self) -> Vector:
-        return np.asarray(2 * stats.t.sf(np.abs(self.difference / self.se), self.degrees), dtype=np.float64)
+        return np.asarray(2 * special.stdtr(self.degrees, -np.abs(self.difference / self.se)), dtype=np.float64)
 
 
 def _arrays(values: Sequence[float], weights: Sequence[float] | None) -> tuple[Vector, Vector]:
@@ -121,7 +123,8 @@ def _first_certain(x: Vector, w: Vector) -> Change | None:
     if not len(ends):
         return None
     scan = _scanned(x, w, ends)
-    certain = np.flatnonzero((scan.p < CHANGE_P) & (np.abs(scan.difference) >= math.log1p(LEAST_RATIO)))
+    lasts = (ends - scan.split >= LEAST_AFTER) & scan.last_agrees
+    certain = np.flatnonzero(lasts & (scan.p < CHANGE_P) & (np.abs(scan.difference) >= math.log1p(LEAST_RATIO)))
     return _change(scan, int(certain[0])) if len(certain) else None
 
 
@@ -143,8 +146,15 @@ def _scanned(x: Vector, w: Vector, ends: NDArray[np.int64]) -> _Scan:
     se = np.sqrt(variance * (1 / before + 1 / after))
     best = np.argmax(np.where(possible, np.abs(difference / se), -1.0), axis=1)
     row = np.arange(len(ends))
+    size = difference[row, best]
+    middle = sums[0][row, best] / before[row, best] + size / 2
     return _Scan(
-        end=ends, split=at[row, best], difference=difference[row, best], se=se[row, best], degrees=degrees[:, 0]
+        end=ends,
+        split=at[row, best],
+        difference=size,
+        se=se[row, best],
+        degrees=degrees[:, 0],
+        last_agrees=(x[ends - 1] - middle) * size > 0,
     )
 
 

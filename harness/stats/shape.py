@@ -1,9 +1,9 @@
 """Did the nights jump or drift? Asked again every morning, as evidence grows. Pure.
 
 The nights around a change are explained in two ways that cost the same: two levels, or one level and a line that leaves
-it at some night. The one that leaves the smaller squares is what is said. A drift that goes on is found as several
-steps; these are one drift where a single line explains them better than the steps do, each of which costs two
-parameters more (Schwarz's criterion).
+it at some night. The one that leaves the smaller squares is what is said, and of nearly equal ones the drift. A drift
+that goes on is found as several steps; these are one drift where a single line explains them better than the steps do,
+each of which costs two parameters more (Schwarz's criterion).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 
 from harness.stats.changepoint import LEAST_BEFORE, LEAST_RATIO, WINDOW_NIGHTS, Change, Vector, contrast, half_width
 
-_LEAST_DRIFT_NIGHTS = 6  # a line through fewer is a step as well
+_LEAST_DRIFT_NIGHTS = 10  # a line through fewer is a step as well
+_FAVOUR = 1.0  # to a drift, in twice the logarithm of a likelihood: docs/nightly.md shows what either is called
 _LEAST_SQUARES = 1e-18
 _LEAST_LOG = math.log1p(LEAST_RATIO) / 2
 
@@ -85,7 +86,7 @@ def _run_described(run: Sequence[Change], x: Vector, w: Vector, span: tuple[int,
 def _line_is_better(line: _Hinge, x: Vector, w: Vector, bounds: Sequence[int]) -> bool:
     n, steps = len(x), len(bounds) - 2
     squares = _squares_of_levels(x, w, bounds) if steps > 1 else _squares_of_best_step(x, w)
-    cost = 2 * (steps - 1) * math.log(n)
+    cost = _FAVOUR + 2 * (steps - 1) * math.log(n)
     ratio = max(line.squares, _LEAST_SQUARES) / max(squares, _LEAST_SQUARES)
     return n * math.log(ratio) < cost
 
