@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from harness.records.cell import LoadPoint
+from harness.records.cell import NUM_SPECULATIVE_TOKENS, LoadPoint
 from harness.records.host import NodeFacts
 from harness.records.identity import content_id
 from harness.records.journal import RunData
@@ -28,6 +28,7 @@ HEADLINE = (SECONDS, "delivered_per_step", "step_s")  # the series that gate: mo
 BESIDE = ("ttft_s", "worst_stream_tokens_per_s", "decode_tokens_per_s", "acceptance_length", "step_s")  # of each cell
 SLOW_BOOT = "slow_boot"
 UNFIT = ("canary_moved", SLOW_BOOT, "node_throttled", "node_power_changed", "foreign_traffic")
+ATTACHED = "as it runs"
 INCOMPLETE = "workload_incomplete"
 _FAILED = ("failed_to_boot", "wrong_configuration", "died")
 
@@ -141,7 +142,8 @@ def _identity(run: RunData, launches: Sequence[LaunchRecord], side: Side) -> dic
         "model": _listed(live.model for live in lives),
         "image": _listed(images),
         "workload": content_id(sorted(workloads.items()))[:12],
-        "configuration": side.arm.configuration.configuration_id[:12],
+        # Where a server answers that runs already is no part of what it is: it may have another port tomorrow.
+        "configuration": ATTACHED if run.plan and run.plan.attached else side.arm.configuration.configuration_id[:12],
         "measuring version": str(MEASURING_VERSION),
     }
 
@@ -155,6 +157,8 @@ def _facts(run: RunData, launches: Sequence[LaunchRecord]) -> dict[str, str]:
     facts = {"harness": run.manifest.harness_version, "recipe file": run.manifest.recipe_sha256[:12]}
     facts |= {"kernel": host.kernel, "python": host.python}
     for launch in launches[:1]:
+        if launch.live is not None and launch.live.num_speculative_tokens is not None:
+            facts[NUM_SPECULATIVE_TOKENS] = str(launch.live.num_speculative_tokens)
         for node in launch.nodes:
             facts |= {f"{node.node} {name}": value for name, value in _node_facts(node).items()}
     return facts

@@ -19,6 +19,7 @@ from harness.stats.beside import beside
 from harness.stats.changepoint import LEAST_NIGHTS, WINDOW_NIGHTS, likely_change
 from harness.stats.counting import counted, is_slow
 from harness.stats.gate import pinned
+from harness.stats.live_settings import with_setting_doubts
 from harness.stats.morning import WORDS
 from harness.stats.morning import Figure as Figure
 from harness.stats.morning import Morning as Morning
@@ -39,6 +40,7 @@ def judge_night(night: Night, history: Sequence[Night], baseline: Baseline | Non
         history: earlier nights of the sweep, oldest first.
         baseline: accepted for this sweep; one of another key is another series, and does not judge.
     """
+    night = with_setting_doubts(night, history, baseline)
     judged = _Judged.of(night, history, baseline)
     verdict = judged.verdict
     moved = judged.moved(verdict)
@@ -63,6 +65,7 @@ def judge_night(night: Night, history: Sequence[Night], baseline: Baseline | Non
 
 def wants_second_launch(night: Night, history: Sequence[Night], baseline: Baseline | None) -> str | None:
     """Return why a second launch in the same night would tell more; None where one is enough."""
+    night = with_setting_doubts(night, history, baseline)
     if not night.is_valid:
         why = ", ".join(kind.replace("_", " ") for kind in night.doubts) or "not everything was measured"
         return f"the night is doubtful ({why})"

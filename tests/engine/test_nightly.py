@@ -95,4 +95,4 @@ def test_another_k_behind_its_back_is_doubtful_with_the_reason(tmp_path: Path) -
     with serving(tmp_path, 1) as url:
         code, line, said = night(tmp_path, "served", SERVED, "--set", f"url={url}")
     assert code == 4, said
-    assert "num_speculative_tokens: 4 → 1" in line, line
+    assert "num speculative tokens: 4 → 1" in line, line
