@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.records.nightly import Baseline, Night
-from harness.stats.changepoint import Change, change_points
+from harness.stats.changepoint import LEAST_RATIO, Change, change_points
 from harness.stats.morning import SeriesChange, SeriesPoint
 from harness.stats.new_series import differences
 from harness.stats.shape import described
@@ -18,9 +19,9 @@ class Series:
 
     figure: str
     nights: tuple[Night, ...]  # that have it
-    changes: tuple[Change, ...]
+    accepted: tuple[Change, ...]  # the baseline's last night comes after them
+    unaccepted: tuple[Change, ...]
     searched_from: int  # index of the night that the next change is looked for from
-    accepted_to: int | None  # index of the last night that somebody accepted; None: nothing is
 
     def values(self, start: int = 0, end: int | None = None) -> list[float]:
         """The nights' values."""
@@ -33,19 +34,12 @@ class Series:
     @property
     def standing(self) -> Change | None:
         """What moved since the baseline and stands; None where nothing did, or where it came back."""
-        unaccepted = [change for change in self.changes if not self.is_accepted(change)]
-        net = sum(change.log_ratio for change in unaccepted)
-        if len(unaccepted) > 1:
-            whole = Change(index=0, log_ratio=net, low=net, high=net, p=0.0)
-            unaccepted = [change for change in unaccepted if whole.matters and change.log_ratio * net > 0]
-        return unaccepted[-1] if unaccepted else None
-
-    def is_accepted(self, change: Change) -> bool:
-        """The baseline's last night comes after it. Of a drift that went on after that, what came since is not."""
-        if self.accepted_to is None or change.index > self.accepted_to:
-            return False
-        since = change.per_night * (len(self.nights) - 1 - self.accepted_to)
-        return not Change(index=0, log_ratio=since, low=since, high=since, p=0.0).matters
+        if len(self.unaccepted) < 2:
+            return next(iter(self.unaccepted), None)
+        net = sum(change.log_ratio for change in self.unaccepted)
+        if abs(net) < math.log1p(LEAST_RATIO):
+            return None
+        return next(change for change in reversed(self.unaccepted) if change.log_ratio * net > 0)
 
 
 def series_of(figure: str, nights: Sequence[Night], baseline: Baseline | None) -> Series:
@@ -60,12 +54,15 @@ def series_of(figure: str, nights: Sequence[Night], baseline: Baseline | None) -
     values = [_value(night, figure) for night in known]
     weights = [float(len(night.figures[figure])) for night in known]
     found = change_points(values, weights)
+    # Described apart: of a drift that went on after it was accepted, what came since is news.
+    end = _accepted_nights(known, baseline)
+    old = [change for change in found if change.index < end]
     return Series(
         figure=figure,
         nights=known,
-        changes=described(found, values, weights),
+        accepted=described(old, values[:end], weights[:end]),
+        unaccepted=described(found[len(old) :], values, weights, start=old[-1].index if old else 0),
         searched_from=found[-1].index if found else 0,
-        accepted_to=_accepted_to(known, baseline),
     )
 
 
@@ -89,10 +86,11 @@ def marks(series: Series) -> tuple[SeriesChange, ...]:
             at=series.nights[change.index].at,
             found_at=series.nights[change.found].at,
             change=change,
-            accepted=series.is_accepted(change),
+            accepted=accepted,
             differences=across(series.nights, change.index),
         )
-        for change in series.changes
+        for accepted, changes in ((True, series.accepted), (False, series.unaccepted))
+        for change in changes
     )
 
 
@@ -106,10 +104,11 @@ def _value(night: Night, figure: str) -> float:
     return sum(values) / len(values)
 
 
-def _accepted_to(nights: Sequence[Night], baseline: Baseline | None) -> int | None:
+def _accepted_nights(nights: Sequence[Night], baseline: Baseline | None) -> int:
+    """How many nights there are up to the last one of the baseline."""
     if baseline is None:
-        return None
+        return 0
     own = [at for at, night in enumerate(nights) if night.run_id in baseline.run_ids]
     # Its nights may have been pruned: then what was there when somebody accepted it.
     earlier = [at for at, night in enumerate(nights) if night.at <= baseline.accepted_at]
-    return max(own or earlier, default=None)
+    return max(own or earlier, default=-1) + 1

@@ -24,7 +24,7 @@ _LEAST_LOG = math.log1p(LEAST_RATIO) / 2
 
 
 def described(
-    found: Sequence[Change], values: Sequence[float], weights: Sequence[float] | None = None
+    found: Sequence[Change], values: Sequence[float], weights: Sequence[float] | None = None, *, start: int = 0
 ) -> tuple[Change, ...]:
     """Return changes with their size and shape by all nights that there are now.
 
@@ -35,12 +35,13 @@ def described(
         found: by ``changepoint.change_points``.
         values: of the same nights.
         weights: of the same nights.
+        start: nights before this one are of another level.
     """
     x = np.asarray(values, dtype=np.float64)
     w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept = list(found)
     while kept:
-        said = _described(kept, x, w)
+        said = _described(kept, x, w, start)
         gone = [change for change in said if abs(change.log_ratio) < _LEAST_LOG]
         if not gone:
             return said
@@ -48,11 +49,10 @@ def described(
     return ()
 
 
-def _described(found: Sequence[Change], x: Vector, w: Vector) -> tuple[Change, ...]:
+def _described(found: Sequence[Change], x: Vector, w: Vector, start: int) -> tuple[Change, ...]:
     runs = _runs(found)
     ends = [run[0].index for run in runs[1:]] + [len(x)]
     said: list[Change] = []
-    start = 0
     for run, end in zip(runs, ends, strict=True):
         said += _run_described(run, x, w, (max(start, run[0].index - WINDOW_NIGHTS), end))
         start = run[-1].index
