@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from harness.records.nightly import Night
+from harness.stats.night import UNFIT
 from harness.store.nights import read_nights
 
 pytestmark = pytest.mark.engine
+TRIES = 3
 BOOT_S = 300.0  # two busy cores
 HARNESS = (sys.executable, "-m", "harness")
 LAUNCHED = """\
@@ -54,6 +56,19 @@ def nights(folder: Path, sweep: str) -> tuple[Night, ...]:
     return read_nights(folder / "results", sweep)
 
 
+def quiet_night(folder: Path, sweep: str, text: str, *arguments: str) -> str:
+    """Run nights until the machine was quiet in one; its line. Whatever else this machine does makes doubtful ones."""
+    for _ in range(TRIES):
+        code, line, said = night(folder, sweep, text, *arguments)
+        newest = nights(folder, sweep)[-1]
+        if code == 0:
+            assert newest.is_valid
+            return line
+        assert code == 4, said
+        assert set(newest.doubts) & set(UNFIT), said
+    pytest.fail(f"no quiet night in {TRIES}")
+
+
 @contextmanager
 def serving(folder: Path, k: int) -> Iterator[str]:
     """A server that somebody started with ``k``; its address."""
@@ -75,21 +90,18 @@ def serving(folder: Path, k: int) -> Iterator[str]:
 
 def test_two_quiet_nights_are_fine_and_of_one_series(tmp_path: Path) -> None:
     for _ in range(2):
-        code, line, said = night(tmp_path, "launched", LAUNCHED)
-        assert code == 0, said
+        line = quiet_night(tmp_path, "launched", LAUNCHED)
         assert line.startswith("launched 20"), line
         assert len(line.splitlines()) == 1
-    first, second = nights(tmp_path, "launched")
+    first, *_, second = nights(tmp_path, "launched")
     assert first.key == second.key
-    assert first.is_valid and second.is_valid
     assert first.figures["delivered_per_step"] == second.figures["delivered_per_step"] != ()
     assert first.kv_cache_tokens and first.boot_s
 
 
 def test_another_k_behind_its_back_is_doubtful_with_the_reason(tmp_path: Path) -> None:
     with serving(tmp_path, 4) as url:
-        code, _, said = night(tmp_path, "served", SERVED, "--set", f"url={url}")
-        assert code == 0, said
+        quiet_night(tmp_path, "served", SERVED, "--set", f"url={url}")
     accept = ["baseline", "accept", "latest", "--name", "served", "--reason", "as it was set up", "--author", "owner"]
     subprocess.run([*HARNESS, *accept, "--root", str(tmp_path)], check=True, capture_output=True)
     with serving(tmp_path, 1) as url:
