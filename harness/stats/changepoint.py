@@ -134,7 +134,7 @@ def _scanned(x: Vector, w: Vector, ends: NDArray[np.int64]) -> _Scan:
     weight, first, second = (np.concatenate([[0.0], np.cumsum(w * x**power)]) for power in range(3))
     start = np.maximum(ends - WINDOW_NIGHTS, 0)[:, None]
     end = ends[:, None]
-    split = end - np.arange(1, WINDOW_NIGHTS - LEAST_BEFORE + 1)[None, :]
+    split = end - np.arange(1, min(WINDOW_NIGHTS, len(x)) - LEAST_BEFORE + 1)[None, :]
     possible = split - start >= LEAST_BEFORE
     at = np.where(possible, split, start + LEAST_BEFORE)
     before, after = weight[at] - weight[start], weight[end] - weight[at]

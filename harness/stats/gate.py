@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median, stdev
+from statistics import median
 
+import numpy as np
 from scipy import special
 
 from harness.stats.paired import SECONDS
@@ -72,7 +73,8 @@ def scatter(values: Sequence[float]) -> float:
     ordered = sorted(values)
     ends = (len(ordered) - _inner(len(ordered))) // 2
     inner = ordered[ends:-ends]
-    return stdev([*[inner[0]] * ends, *inner, *[inner[-1]] * ends]) * len(ordered) / len(inner)
+    pulled_in = [*[inner[0]] * ends, *inner, *[inner[-1]] * ends]
+    return float(np.std(pulled_in, ddof=1)) * len(ordered) / len(inner)
 
 
 def trips(value: float, baseline: Pinned) -> bool:
