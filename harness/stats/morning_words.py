@@ -84,7 +84,7 @@ def _why_doubtful(night: Night, figures: Sequence[Figure]) -> str:
     fell = [one for one in figures if one.tripped]
     names = " and ".join(WORDS[one.name] for one in fell)
     if all(len(night.figures[one.name]) < 2 for one in fell):
-        return f"by {names} one launch fell out of the baseline, and no second one says the same"
+        return f"one launch fell out of the baseline ({names}), and no second one says the same"
     return f"its launches disagree about {names}"
 
 
@@ -97,9 +97,12 @@ def _moved(one: Figure, night: Night, baseline: Baseline | None) -> str:
     against = f" against {baseline.name}" if baseline else ""
     size = "" if one.log_ratio is None else f" {percent(one.log_ratio)}{against}"
     launches = len(night.figures.get(one.name, ()))
-    who = f"all {launches} launches of this night" if launches > 1 else "this night and the one before it"
+    who = _WHO.get(launches, f"all {launches} launches of this night")
     where = "below what the baseline allows" if one.regressed else "above what the baseline explains"
     return f"{name}{size}, {who} {where} ({_limit(one.baseline, one.regressed)})"
+
+
+_WHO = {1: "this night and the one before it", 2: "both launches of this night"}
 
 
 def _limit(baseline: Pinned | None, below: bool) -> str:
