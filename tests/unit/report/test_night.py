@@ -23,6 +23,7 @@ from harness.report.terminal import print_result
 from harness.report.view import report_view
 from harness.report.write import write_report
 from harness.stats.changepoint import Change
+from harness.stats.gate import FLOOR_RATIO
 from harness.stats.morning import Morning
 from harness.stats.nights import judge_night
 from tests.fakes.run_builder import RunShape, fake_facts
@@ -99,7 +100,15 @@ def test_a_figure_that_is_missing_is_no_zero() -> None:
 
     row = view_of(morning).series.rows[2]
 
-    assert row.values == ("steps per second", "–", "24.3", "–", "-4.0 %", "–", "not measured")
+    assert row.values == (
+        "steps per second",
+        "–",
+        "24.3",
+        "–",
+        f"-{FLOOR_RATIO['step_s']:.1%}".replace("%", " %"),
+        "–",
+        "not measured",
+    )
     assert row.void
     assert view_of(morning).badge.endswith("Doubtful, not judged")
 

@@ -19,6 +19,7 @@ from harness.report.night_junit import JUDGED, junit_xml
 from harness.report.night_message import message_json
 from harness.report.night_prometheus import VERDICT_CODES, prometheus_text
 from harness.report.night_result import NightResult
+from harness.stats.gate import FLOOR_RATIO
 from harness.stats.morning import Morning
 from harness.stats.nights import judge_night
 from tests.unit.report.night_build import SWEEP, accepted, doubtful, fine, history, night, regressed, unaccepted
@@ -162,7 +163,7 @@ def test_the_text_file_holds_each_series_and_leaves_out_what_is_not_known() -> N
     figures = {one.name: one for one in regressed().figures}
 
     assert ratios == {name: pytest.approx(math.exp(one.log_ratio or 0)) for name, one in figures.items()}
-    assert found.total_by("harness_nightly_limit_ratio", "series")["step_s"] == pytest.approx(0.96)
+    assert found.total_by("harness_nightly_limit_ratio", "series")["step_s"] == pytest.approx(1 - FLOOR_RATIO["step_s"])
     assert set(found.total_by("harness_nightly_change_ratio", "series")) == {"seconds", "step_s"}
     assert found.total("harness_nightly_history_nights") == 36
     assert found.total("harness_nightly_last_run_timestamp_seconds") == 1796090400
