@@ -10,14 +10,14 @@ from harness.search.space import Space
 
 _DEPTH = "num_speculative_tokens"
 _SURE = 0.9  # that a value which never booted was what kept a launch from booting
-_NEIGHBOUR, _NEIGHBOUR_LENGTH = 0.5, 1.5  # of a depth that failed: limits are often ranges
+_NEIGHBOUR, _NEIGHBOUR_LENGTH = 0.7, 3.0  # of a depth that failed: limits are often ranges
 
 
 def boot_chances(space: Space, observations: Sequence[Observation]) -> dict[str, float]:
     """Return the chance that each candidate boots.
 
     A launch that failed puts its knob values under suspicion, save those that booted in another launch. A candidate
-    that has a suspect value shares in it; a depth near a suspect one shares a little.
+    that has a suspect value shares in it; a depth near a suspect one shares some of it.
     """
     booted = [space.candidate(one.configuration_id) for one in observations if one.booted]
     failed = [space.candidate(one.configuration_id) for one in observations if not one.booted]

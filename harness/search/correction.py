@@ -41,16 +41,20 @@ def prior_mean(one: Candidate, space: Space) -> float:
     return beyond + _OTHER_MEAN * changed
 
 
-def corrected(space: Space, rows: Sequence[Evidence], means: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+def corrected(
+    space: Space, rows: Sequence[Evidence], means: Mapping[str, float], *, unexplained: float = 0.0
+) -> dict[str, tuple[float, float]]:
     """Return posterior mean and standard deviation of every candidate.
 
     Args:
         space: what is searched.
         rows: of what was launched.
         means: of the model, by configuration id.
+        unexplained: variance of what launches show that neither the model nor their luck explains.
     """
-    every = _Features(space, space.candidates)
-    launched = _Features(space, [row.candidate for row in rows])
+    own = max(_OWN_SD**2, unexplained)
+    every = _Features(space, space.candidates, own)
+    launched = _Features(space, [row.candidate for row in rows], own)
     lack = np.array([row.value - means[row.candidate.configuration_id] for row in rows])
     offset = float(lack.mean())
     covariance = launched.covariance(launched) + np.diag([row.variance + 1e-10 for row in rows])
@@ -72,7 +76,8 @@ def corrected(space: Space, rows: Sequence[Evidence], means: Mapping[str, float]
 class _Features:
     """Candidates as columns of numbers."""
 
-    def __init__(self, space: Space, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, space: Space, candidates: Sequence[Candidate], own_variance: float) -> None:
+        self._own_variance = own_variance  # of nothing in particular
         self._beyond_sd = _UNSEEN_DEPTH_SD if space.block_tokens is None else _BEYOND_SD
         self._ids = np.array([one.configuration_id for one in candidates])
         self._depths = np.array([one.num_speculative_tokens for one in candidates], dtype=float)
@@ -82,7 +87,7 @@ class _Features:
     def variances(self) -> Vector:
         """Before anything was launched."""
         speculating = self._depths > 0
-        own = _DEPTH_SD**2 + _KNOB_SD**2 * len(self._knobs) + _OWN_SD**2 + self._beyond_sd**2 * self.beyond
+        own = _DEPTH_SD**2 + _KNOB_SD**2 * len(self._knobs) + self._own_variance + self._beyond_sd**2 * self.beyond
         return np.where(speculating, own, UNKNOWN_SD**2)
 
     def covariance(self, other: _Features) -> Vector:

@@ -22,7 +22,9 @@ from harness.search.space import Space
 from harness.search.step_time import LAUNCH_SD, StepModel, StepSample
 
 _DEPTH = "num_speculative_tokens"
-_MODEL_SD = 0.02  # of what curves and step times say of a candidate that was launched
+_MODEL_SD = 0.02  # of what curves and step times say of a candidate that was launched, before any was
+_LEAST_MODEL_SD = 0.01  # however well it explains them
+_MODEL_SD_LAUNCHES = 4.0  # that this expectation weighs as much as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,8 @@ def beliefs(space: Space, observations: Sequence[Observation]) -> dict[str, Beli
         return {one.configuration_id: Belief(mean=0.0, sd=UNKNOWN_SD, launches=0) for one in space.candidates}
     model = _Physics(space, booted)
     means = {one.configuration_id: model.prior_value(one) for one in space.candidates}
-    posterior = corrected(space, _evidence(space, booted, model), means)
+    rows, variance = _evidence(space, booted, model)
+    posterior = corrected(space, rows, means, unexplained=variance - _MODEL_SD**2)
     base = posterior[space.reference_id][0]
     counts = {name: sum(one.configuration_id == name for one in booted) for name in means}
     return {name: Belief(mean=mean - base, sd=sd, launches=counts[name]) for name, (mean, sd) in posterior.items()}
@@ -75,22 +78,36 @@ def value_of(
     return -math.log(total) if objective == "seconds" else logs
 
 
-def _evidence(space: Space, booted: Sequence[Observation], model: _Physics) -> list[Evidence]:
-    """Launches of one configuration together: their mean, and what its own curves with smoothed step times say."""
-    rows = []
+def _evidence(space: Space, booted: Sequence[Observation], model: _Physics) -> tuple[list[Evidence], float]:
+    """Launches of one configuration together: their mean, and what its own curves with smoothed step times say.
+
+    The two are weighed by how sure they are. The model is the less so, the more launches were unlike it: its variance
+    is the second of what is returned.
+    """
+    found = []
     for name in dict.fromkeys(one.configuration_id for one in booted):
         own = [one for one in booted if one.configuration_id == name]
-        candidate = space.candidate(name)
         values = [value for one in own if (value := model.completed_value(one)) is not None]
-        if not values:
-            continue
-        measured, noise = float(np.mean(values)), LAUNCH_SD**2 / len(values)
-        smooth = model.value(candidate, own_curves=True)
-        weight = noise / (noise + _MODEL_SD**2)
-        value = (1 - weight) * measured + weight * smooth
-        variance = noise * _MODEL_SD**2 / (noise + _MODEL_SD**2)
-        rows.append(Evidence(candidate=candidate, value=value, variance=variance))
-    return rows
+        if values:
+            smooth = model.value(space.candidate(name), own_curves=True)
+            found.append((name, float(np.mean(values)), smooth, LAUNCH_SD**2 / len(values)))
+    modelled = _model_variance([(measured - smooth, noise) for _, measured, smooth, noise in found])
+    rows = [
+        Evidence(
+            candidate=space.candidate(name),
+            value=(modelled * measured + noise * smooth) / (modelled + noise),
+            variance=modelled * noise / (modelled + noise),
+        )
+        for name, measured, smooth, noise in found
+    ]
+    return rows, modelled
+
+
+def _model_variance(lacks: Sequence[tuple[float, float]]) -> float:
+    """How far the model is off, from what it does not explain of launches, each with the variance of its luck."""
+    unexplained = sum(lack**2 - noise for lack, noise in lacks)
+    expected = _MODEL_SD_LAUNCHES * _MODEL_SD**2
+    return max(_LEAST_MODEL_SD**2, (expected + unexplained) / (_MODEL_SD_LAUNCHES + len(lacks)))
 
 
 class _Physics:

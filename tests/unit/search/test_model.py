@@ -42,6 +42,23 @@ def test_two_depths_tell_those_between_them() -> None:
         assert known[f"k{k}"].mean == pytest.approx(true_gain(k), abs=0.03)
 
 
+def share_believed(gain: float) -> float:
+    """Of what one launch of four shows beyond what curves and step times explain."""
+    depths = (5, 0, 3, 7)
+    plain, odd = (
+        beliefs(SPACE, [observed(SPACE.candidate(f"k{k}"), gain=one if k == 3 else 1.0) for k in depths])
+        for one in (1.0, gain)
+    )
+    return (odd["k3"].mean - plain["k3"].mean) / math.log(gain)
+
+
+def test_the_further_a_launch_is_beyond_luck_the_more_of_it_is_believed() -> None:
+    shares = [share_believed(gain) for gain in (1.03, 1.2, 1.4, 2.0)]
+    assert shares[0] < 0.3, "launches differ by as much"
+    assert shares == sorted(shares)
+    assert shares[-1] > 0.6
+
+
 def test_what_was_launched_is_surer_than_what_was_not() -> None:
     known = beliefs(SPACE, [observed(SPACE.candidate(name)) for name in ("k5", "k0", "k10")])
     assert known["k10"].sd < known["k9"].sd < beliefs(SPACE, [])["k9"].sd
@@ -64,6 +81,7 @@ def test_what_failed_is_not_expected_to_boot_and_its_neighbours_less() -> None:
     chances = boot_chances(SPACE, launched)
     assert chances["k9"] < chances["k10"] < chances["k2"] <= 1.0
     assert chances["k5"] == pytest.approx(1.0)
+    assert chances["k10"] < 0.6, "where one depth fails the next one often does"
 
 
 @given(st.floats(0.5, 2.0))
