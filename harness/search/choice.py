@@ -6,8 +6,6 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from scipy.stats import norm
-
 from harness.records.observation import Observation
 from harness.search.boots import boot_chances
 from harness.search.model import Belief, beliefs
@@ -48,7 +46,8 @@ def next_choice(space: Space, observations: Sequence[Observation], *, taken: Col
 def expected_improvement(belief: Belief, best: float) -> float:
     """Return the expected gain over ``best``, nothing counted where there is none (Jones, Schonlau and Welch 1998)."""
     z = (belief.mean - best) / belief.sd
-    return float((belief.mean - best) * norm.cdf(z) + belief.sd * norm.pdf(z))
+    below, density = (1 + math.erf(z / math.sqrt(2))) / 2, math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return (belief.mean - best) * below + belief.sd * density
 
 
 def is_worth_it(choice: Choice, margin_ratio: float) -> bool:
