@@ -18,10 +18,9 @@ from harness.report.labels import counted, words
 from harness.stats.baseline import baseline_of
 from harness.stats.gate import BASELINE_NIGHTS
 from harness.store.layout import LATEST, RESULTS, RunFolder, resolve_run
-from harness.store.nights import read_all_nights
+from harness.store.nights import read_all_nights, require_name
 from harness.store.reader import read_plan
 
-SIMULATED_NAME = "simulated_"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _GIT_TIMEOUT_S = 10.0
 _MOST_LISTED = 8
@@ -55,7 +54,7 @@ def acceptance_of(wish: AcceptWish, root: Path, *, at: str) -> Acceptance:
         raise InputError("a baseline needs a reason", where="--reason", hint="Why is this normal from now on?")
     nights = read_all_nights(root / RESULTS)
     last = _night(wish, nights, root)
-    _require_name(wish.name, last)
+    require_name(wish.name, simulated=last.simulated, where="--name")
     series = [one for one in nights if _same_series(one, last) and _order(one) <= _order(last)]
     if wish.since is not None:
         series = _since(series, wish.since, nights, root)
@@ -149,19 +148,6 @@ def _deciding(run_id: str, root: Path) -> str | None:
     except StoreError:
         return None
     return plan.nightly.gate_id if plan is not None and plan.nightly is not None else None
-
-
-def _require_name(name: str, night: Night) -> None:
-    if not name.strip():
-        raise InputError("a baseline needs a name", where="--name")
-    if name.startswith(SIMULATED_NAME) == night.simulated:
-        return
-    kind = "of a rehearsal" if night.simulated else "real"
-    raise InputError(
-        f"{night.run_id} is {kind}, and {name} is not the name of such a baseline",
-        where="--name",
-        hint=f"Baselines of rehearsals are called {SIMULATED_NAME}NAME, and no others are: they never mix.",
-    )
 
 
 def _since(series: list[Night], since: str, nights: Sequence[Night], root: Path) -> list[Night]:

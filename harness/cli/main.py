@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 
 import click
@@ -98,6 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with shown_if_possible():
             click.echo("interrupted", err=True)
         sys.exit(Interrupted.exit_code)
+    except Exception:  # noqa: BLE001 - Python's own code for it is 1, which here says that something became worse
+        with shown_if_possible():
+            traceback.print_exc()
+        sys.exit(HarnessError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,12 @@ from harness.cli.nights import night_facts
 from harness.cli.running import Carried, RunWishes, carry_out
 from harness.cli.streams import shown_if_possible, write_document
 from harness.engine.clock import SystemClock
-from harness.errors import HarnessError, StoreError
+from harness.errors import HarnessError, InputError, Interrupted, StoreError
 from harness.recipe.find import find_sweep
+from harness.report.labels import counted
 from harness.run.outcome import ENGINE_FAILED
 from harness.store.layout import RESULTS
-from harness.store.nights import nightly_lock
+from harness.store.nights import count_damaged, nightly_lock
 from harness.sweep.load import load_sweep
 
 if TYPE_CHECKING:
@@ -40,20 +42,63 @@ def run_night(options: PlanOptions, wishes: RunWishes, delivery: Delivery) -> in
 
     Raises:
         HarnessError: it could not run; that has been delivered by then.
+        Exception: a defect of the harness; that too.
     """
-    sweep = load_sweep(find_sweep(options.file), set_overrides=options.overrides).name
-    results = root_of(options.root, options.site) / RESULTS
     clock = SystemClock()
-    at, began_s = options.as_of or clock.stamp(), clock.now_s()
+    began_s = clock.now_s()
+    told = _not_run(Path(options.file).stem, clock.stamp(), simulated=options.engine == SIMULATED)
     try:
-        with nightly_lock(results, sweep):
+        options = replace(options, as_of=_moment(options.as_of))
+        told = replace(told, at=options.as_of or told.at)
+        told = replace(told, sweep=load_sweep(find_sweep(options.file), set_overrides=options.overrides).name)
+        results = root_of(options.root, options.site) / RESULTS
+        with nightly_lock(results, told.sweep):
             carried = carry_out(options, wishes)
+        result = _result(carried, took_s=clock.now_s() - began_s)
     except HarnessError as error:
-        _tell(_not_run(sweep, at, error, simulated=options.engine == SIMULATED), delivery)
+        reason = f"{error.where}: {error.what}" if error.where else error.what
+        _tell(replace(told, exit_code=error.exit_code, reason=reason), delivery)
         raise
-    _tell(_result(carried, took_s=clock.now_s() - began_s), delivery)
+    except KeyboardInterrupt:
+        _tell(replace(told, exit_code=Interrupted.exit_code, reason="interrupted"), delivery)
+        raise
+    except Exception as error:
+        reason = f"a defect of the harness: {type(error).__name__}: {error}"
+        _tell(replace(told, exit_code=HarnessError.exit_code, reason=reason), delivery)
+        raise
+    _tell(result, delivery)
     _write_table(results)
+    _warn_of_damage(results, told.sweep)
     return carried.code
+
+
+def _warn_of_damage(results: Path, sweep: str) -> None:
+    if count := count_damaged(results, sweep):
+        what = f"{counted(count, 'line')} of the history {'is no night' if count == 1 else 'are no nights'}"
+        _warn(
+            f"{what}, and {'is' if count == 1 else 'are'} passed over; harness history rebuild derives the nights again"
+        )
+
+
+def _warn(text: str) -> None:
+    with shown_if_possible():
+        click.echo(f"warning: {text}", err=True)
+
+
+def _moment(as_of: str | None) -> str | None:
+    """The moment with its zone: one without is of this machine's. Raises InputError: it is none."""
+    if as_of is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(as_of)
+    except ValueError:
+        moment = None
+    if moment is None or moment.year not in _YEARS:
+        hint = "As in 2026-11-01T02:30:00+00:00."
+        raise InputError(
+            f'not a moment of the years {_YEARS[0]} to {_YEARS[-1]}: "{as_of}"', where="--as-of", hint=hint
+        )
+    return (moment if moment.tzinfo else moment.astimezone()).isoformat()
 
 
 def _result(carried: Carried, *, took_s: float) -> NightResult:
@@ -82,23 +127,26 @@ def _failure(carried: Carried) -> str | None:
 
 
 _FAILED = ("failed_to_boot", "wrong_configuration", "died")
+_YEARS = range(1971, 9999)  # a run's name has four digits for it in every zone
 
 
-def _not_run(sweep: str, at: str, error: HarnessError, *, simulated: bool) -> NightResult:
+def _not_run(sweep: str, at: str, *, simulated: bool) -> NightResult:
     from harness.report.night_result import NightResult
 
-    reason = f"{error.where}: {error.what}" if error.where else error.what
-    return NightResult(sweep=sweep, at=at, exit_code=error.exit_code, reason=reason, simulated=simulated)
+    return NightResult(sweep=sweep, at=at, exit_code=ENGINE_FAILED, simulated=simulated)
 
 
 def _tell(result: NightResult, delivery: Delivery) -> None:
     from harness.cli.deliver import DeliveryWishes, deliver
 
-    write_document(result.line)
+    warnings = []
+    try:
+        write_document(result.line)
+    except StoreError as error:  # the verdict stands, and others wait for it
+        warnings.append(str(error))
     wishes = DeliveryWishes(junit=delivery.junit, prometheus=delivery.prometheus, environment=delivery.environment)
-    for warning in deliver(result, wishes):
-        with shown_if_possible():
-            click.echo(f"warning: {warning}", err=True)
+    for warning in (*warnings, *deliver(result, wishes)):
+        _warn(warning)
 
 
 def _write_table(results: Path) -> None:
@@ -108,5 +156,4 @@ def _write_table(results: Path) -> None:
     try:
         write_history(results)
     except StoreError as error:
-        with shown_if_possible():
-            click.echo(f"warning: history.parquet was not written: {error}", err=True)
+        _warn(f"history.parquet was not written: {error}")

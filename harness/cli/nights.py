@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from harness.cli.loading import summaries_of
 from harness.records.journal import RunData
@@ -14,7 +15,7 @@ from harness.run.outcome import CANNOT_TELL, ENGINE_FAILED, FINE
 from harness.stats.arms import Stored
 from harness.stats.night import night_of
 from harness.stats.nights import judge_night, wants_second_launch
-from harness.store.layout import RunFolder
+from harness.store.layout import RESULTS, RunFolder
 from harness.store.nights import add_night, read_baseline, read_nights
 from harness.store.reader import read_run
 
@@ -61,10 +62,16 @@ def night_facts(folder: RunFolder, run: RunData, cells: tuple[CellSummary, ...])
     return NightFacts(mornings=mornings, baseline=baseline)
 
 
+def require_judgeable(root: Path, sweep: str, asked: PlannedNightly) -> None:
+    """Raise InputError or StoreError where baseline or history cannot be read, before it costs a run."""
+    read_baseline(root, asked.baseline)
+    read_nights(root / RESULTS, sweep)
+
+
 def night_judge(folder: RunFolder, asked: PlannedNightly) -> Callable[[int], str | None]:
     """Return what decides after the first launches whether the night needs another one.
 
-    It raises InputError where the accepted baseline is damaged: before the night is paid for.
+    It raises InputError where the accepted baseline is damaged: before a night that is carried on is paid for.
     """
     root = folder.path.parent.parent
     read_baseline(root, asked.baseline)

@@ -28,7 +28,9 @@ engine_option = click.option(
 scenario_option = click.option(
     "--scenario", metavar="NAME", help="Noise and faults of --engine simulated. Default: default."
 )
-seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Of the order and the prompts.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the order and the prompts."
+)
 launches_option = click.option(
     "--launches", type=click.IntRange(min=1), help="Boots of each configuration in all. Default: as the sweep says."
 )

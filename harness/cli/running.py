@@ -23,7 +23,7 @@ from harness.cli.comparing import (
 from harness.cli.display import LastingProgress
 from harness.cli.loading import PlanOptions, plan_from, root_of, stored_run, summaries_of
 from harness.cli.machines import Machines, machines_from
-from harness.cli.nights import keep_nights, night_code, night_facts, night_judge
+from harness.cli.nights import keep_nights, night_code, night_facts, night_judge, require_judgeable
 from harness.cli.serving import with_known_rig
 from harness.cli.signals import RunSignals
 from harness.cli.site_checks import checks_of
@@ -170,6 +170,8 @@ def _started(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     clock = SystemClock()
     launch_specs(planned, places_for(planned.recipe.recipe.recipe))  # a recipe that cannot launch leaves no empty run
     _require_searchable(planned, root, wishes.storage)
+    if planned.plan.nightly is not None:
+        require_judgeable(root, planned.plan.sweep, planned.plan.nightly)
     stamp = options.as_of or clock.stamp()
     run_id = new_run_id(stamp, _run_name(planned), os.getpid())
     folder = create_run(root, run_id)

@@ -14,6 +14,7 @@ from harness.records.cell import CellGroup, Configuration, LoadPoint
 from harness.records.plan import Plan, PlannedLaunch, PlannedNightly
 from harness.run.plan import PlanRequest, make_plan
 from harness.store.layout import slug
+from harness.store.nights import require_name
 from harness.sweep.cells import Expansion
 from harness.sweep.load import Sweep
 from harness.units import format_seconds, format_tokens
@@ -40,7 +41,8 @@ def as_nightly(request: PlanRequest, sweep: Sweep, expansion: Expansion, wish: N
         wish: of the command line.
 
     Raises:
-        InputError: a named configuration is not measured, or the budget has no room for one cell launched twice.
+        InputError: a named configuration is not measured, no baseline can be called so, or the budget has no room for
+            one cell launched twice.
     """
     groups = [_kept_cells(group, request.base) for group in _chosen(request, sweep, expansion)]
     groups = [group for group in groups if group.loads]
@@ -59,14 +61,17 @@ def as_nightly(request: PlanRequest, sweep: Sweep, expansion: Expansion, wish: N
     nightly = PlannedNightly(
         gate_id=kept[0].configuration.configuration_id,
         watched_ids=tuple(group.configuration.configuration_id for group in kept[1:]),
-        baseline=wish.baseline or _baseline_name(request.base),
+        baseline=_baseline_name(wish, request.base),
     )
     warm_only = (f"{dropped} cold cells are left out: the server's users keep their prefix cache",) if dropped else ()
     notes = (*request.base.notes, *warm_only, *left_out)
     return replace(request, groups=kept, rounds=ROUNDS, base=replace(request.base, nightly=nightly, notes=notes))
 
 
-def _baseline_name(base: Plan) -> str:
+def _baseline_name(wish: NightlyWish, base: Plan) -> str:
+    if wish.baseline is not None:
+        require_name(wish.baseline, simulated=base.simulated, where="--baseline")
+        return wish.baseline
     return f"simulated_{slug(base.sweep)}" if base.simulated else slug(base.sweep)
 
 

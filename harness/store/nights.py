@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from harness.store.layout import slug, sync_directory
 from harness.store.locks import held
 
 NIGHTS, _BASELINES = "nights", "baselines"
+_SIMULATED_NAME = "simulated_"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 def read_nights(results: Path, sweep: str) -> tuple[Night, ...]:
@@ -33,6 +36,11 @@ def read_all_nights(results: Path) -> tuple[Night, ...]:
     folder = results / NIGHTS
     files = sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
     return tuple(sorted((night for path in files for night in _last_words(path)), key=_order))
+
+
+def count_damaged(results: Path, sweep: str) -> int:
+    """Return how many lines are passed over in the file of a sweep, since they are no nights. Raises StoreError."""
+    return sum(_night(line) is None for line in _lines(_nights_file(results, sweep)))
 
 
 def add_night(results: Path, night: Night) -> None:
@@ -103,6 +111,20 @@ def nightly_lock(results: Path, sweep: str) -> Iterator[None]:
         raise disk_error(error, path) from error
     with held(path, refusal):
         yield
+
+
+def require_name(name: str, *, simulated: bool, where: str) -> None:
+    """Raise InputError where no baseline of such nights can be called so; ``where`` is the option."""
+    if not name.strip():
+        raise InputError("a baseline needs a name", where=where)
+    if _NAME.fullmatch(name) is None:
+        hint = "Letters, digits, _ . and -, up to 100 of them: it is the name of a file."
+        raise InputError(f"{json.dumps(name[:100])} is no name for a baseline", where=where, hint=hint)
+    if name.startswith(_SIMULATED_NAME) != simulated:
+        kind = "of a rehearsal" if simulated else "real"
+        hint = f"Baselines of rehearsals are called {_SIMULATED_NAME}NAME, and no others are: they never mix."
+        what = f"the night is {kind}, and {name} is not the name of such a baseline"
+        raise InputError(what, where=where, hint=hint)
 
 
 def read_baseline(root: Path, name: str) -> Baseline | None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.cli import scheduling
+from harness.cli import night, scheduling
 from harness.engine.timer_units import TimerRequest
+from harness.errors import StoreError
 from harness.store.nights import nightly_lock, read_nights
 from tests.cli.command import Said, run_command
 
@@ -105,7 +106,7 @@ def test_a_server_that_does_not_answer_could_not_be_measured_and_everybody_is_to
     (line,) = done.out.splitlines()
     assert "could not run" in line and "no server answers" in line and "exit 3" in line
     assert metrics(prom.read_text())["harness_nightly_exit_code"] == 3
-    assert not any(night.is_valid for night in read_nights(nightly.folder / "results", "served"))
+    assert not any(one.is_valid for one in read_nights(nightly.folder / "results", "served"))
 
 
 def test_what_is_wrong_with_the_sweep_is_told_too(nightly: Nightly) -> None:
@@ -115,6 +116,84 @@ def test_what_is_wrong_with_the_sweep_is_told_too(nightly: Nightly) -> None:
     assert "could not run" in done.out and "has no room for one cell" in done.out
     assert "Give it" in done.err
     assert ET.parse(junit).getroot().attrib["errors"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--engine", "simulated", "--as-of", "yesterday"), "--as-of: not a moment"),
+        (("--engine", "simulated", "--as-of", "0001-01-01T00:00:00+05:00"), "--as-of: not a moment"),
+        (("--engine", "simulated", "--baseline", "../../mine"), "no name for a baseline"),
+        (("--engine", "simulated", "--baseline", "mine"), "of a rehearsal, and mine is not the name"),
+        (("--baseline", "simulated_small"), "real, and simulated_small is not the name"),
+        (("--set", "nothing"), "expected KEY=VALUE"),
+        (("--site", "/nowhere/site.yaml"), "cannot be read"),
+    ],
+)
+def test_words_that_mean_nothing_are_told_before_anything_runs(
+    nightly: Nightly, words: tuple[str, ...], why: str
+) -> None:
+    done = nightly.run(*words)
+    assert done.code == 2, done.err
+    (line,) = done.out.splitlines()
+    assert "could not run" in line and why in line and "exit 2" in line
+    assert not list((nightly.folder / "results").glob("2026*"))
+
+
+def test_a_sweep_that_cannot_be_read_is_told_by_the_name_of_its_file(nightly: Nightly) -> None:
+    junit = nightly.folder / "night.xml"
+    done = nightly.run("--junit", junit, text="sweep: [")
+    assert done.code == 2
+    assert done.out.startswith("night 2") and "could not run" in done.out
+    assert ET.parse(junit).getroot().attrib["errors"] == "1"
+
+
+def test_what_cannot_be_judged_is_not_measured(nightly: Nightly) -> None:
+    """A baseline or a history that cannot be read costs no launch, and leaves no run that `latest` would mean."""
+    baseline = nightly.folder / "baselines" / "simulated_small.json"
+    baseline.parent.mkdir()
+    baseline.write_text("")
+    done = nightly.rehearse()
+    assert done.code == 2 and "not a baseline" in done.out
+    baseline.unlink()
+    (nightly.folder / "results" / "nights" / "small.jsonl").mkdir()
+    done = nightly.rehearse()
+    assert done.code == 3 and "small.jsonl: Is a directory" in done.out
+    assert not list((nightly.folder / "results").glob("2026*"))
+
+
+def test_lines_of_the_history_that_are_no_nights_are_said(nightly: Nightly) -> None:
+    nightly.rehearse()
+    file = nightly.folder / "results" / "nights" / "small.jsonl"
+    file.write_text("half a ni\n" + file.read_text() + "{}\n")
+    done = nightly.rehearse(at="2026-11-02T02:30:00+00:00")
+    assert done.code == 0 and "1 earlier night" in done.out
+    assert "2 lines of the history are no nights, and are passed over" in done.err
+    assert "harness history rebuild" in done.err
+
+
+def test_a_defect_is_no_regression(nightly: Nightly, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("nobody thought of it")
+
+    monkeypatch.setattr(night, "carry_out", broken)
+    done = nightly.rehearse()
+    assert done.code == 3
+    assert "could not run · a defect of the harness: RuntimeError: nobody thought of it · exit 3" in done.out
+    assert "Traceback" in done.err
+
+
+def test_a_night_that_stdout_does_not_take_is_delivered_all_the_same(
+    nightly: Nightly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: str) -> None:
+        raise StoreError("cannot write to stdout: No space left on device")
+
+    monkeypatch.setattr(night, "write_document", full)
+    done = nightly.rehearse("--prometheus", nightly.folder / "night.prom")
+    assert done.code == 0
+    assert "warning: cannot write to stdout" in done.err
+    assert metrics((nightly.folder / "night.prom").read_text())["harness_nightly_exit_code"] == 0
 
 
 def test_two_at_a_time_would_measure_each_other(nightly: Nightly) -> None:

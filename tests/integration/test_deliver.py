@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.cli import deliver as delivering
 from harness.cli.deliver import DeliveryWishes, deliver
 from harness.metrics.exposition import parse
 from harness.report.night_result import NightResult
@@ -203,3 +204,13 @@ def test_keys_and_addresses_are_in_no_file(tmp_path: Path) -> None:
     for path in files:
         assert TOKEN not in path.read_text()
         assert "s3cret" not in path.read_text()
+
+
+def test_a_device_is_written_to_and_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivering, "_DEVICES", tmp_path)
+    log, stdout = tmp_path / "log", tmp_path / "stdout"
+    log.write_text("before\n")
+    stdout.symlink_to(log)
+    assert deliver(NIGHT, DeliveryWishes(junit=stdout, environment={})) == ()
+    assert stdout.is_symlink()
+    assert log.read_text().startswith("before\n<?xml")
