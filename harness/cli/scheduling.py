@@ -91,6 +91,7 @@ def _arguments(file: str, words: Sequence[str]) -> tuple[str, ...]:
     """What was typed, without FILE and what is about the timer itself."""
     kept: list[str] = []
     left = list(words)
+    valued = _options_with_value()
     while left:
         word = left.pop(0)
         option = word.partition("=")[0]
@@ -99,6 +100,14 @@ def _arguments(file: str, words: Sequence[str]) -> tuple[str, ...]:
         if option in _WITH_VALUE:
             if "=" not in word and left:
                 left.pop(0)
+        elif word in valued and left:
+            kept += [word, left.pop(0)]  # a value may be called like FILE
         elif word not in (_INSTALL, _REMOVE, file):
             kept.append(word)
     return tuple(kept)
+
+
+def _options_with_value() -> frozenset[str]:
+    """Of the command that runs, as it declares them."""
+    options = [one for one in click.get_current_context().command.params if isinstance(one, click.Option)]
+    return frozenset(name for one in options if not one.is_flag for name in one.opts)

@@ -140,14 +140,20 @@ def read_acceptances(root: Path, name: str) -> Acceptances | None:
         InputError: its file is damaged.
     """
     path = _baseline_file(root, name)
+    hint = "Take it from your version control again."
     try:
-        return from_json(Acceptances, path.read_text(encoding="utf-8"))
+        found = from_json(Acceptances, path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:  # pydantic's, and that of text in another coding
-        raise InputError("not a baseline", where=str(path), hint="Take it from your version control again.") from error
+        raise InputError("not a baseline", where=str(path), hint=hint) from error
     except OSError as error:
         raise disk_error(error, path) from error
+    baseline = found.current.baseline
+    if not baseline.values or any(len(values) != len(baseline.run_ids) for values in baseline.values.values()):
+        # Else nights would be held against nothing, and called fine.
+        raise InputError("a baseline that has not a value for each of its nights", where=str(path), hint=hint)
+    return found
 
 
 def list_acceptances(root: Path) -> tuple[Acceptances, ...]:

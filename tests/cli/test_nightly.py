@@ -244,6 +244,13 @@ class TestTimer:
         monkeypatch.setattr(scheduling, "install_timer", install)
         return found
 
+    def test_a_value_that_is_called_like_the_file(self, nightly: Nightly, installed: list[TimerRequest]) -> None:
+        file = str(nightly.folder / "night.yaml")
+        done = nightly.run("--install-timer", "--baseline", file, "--seed=3", "--junit", "n.xml")
+        assert done.code == 0
+        root = str(nightly.folder)
+        assert installed[0].arguments == ("--root", root, "--baseline", file, "--seed=3", "--junit", "n.xml")
+
     def test_its_words(self, nightly: Nightly, installed: list[TimerRequest]) -> None:
         done = nightly.run("--install-timer", "--borrow", "--at", "03:15", "--time-limit=90m", "--set", "class=code")
         assert (done.code, done.err) == (0, "installed\n")

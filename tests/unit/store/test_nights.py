@@ -184,6 +184,16 @@ def test_a_damaged_baseline_is_said_to_be_one(tmp_path: Path) -> None:
         read_baseline(tmp_path, "shipped")
 
 
+@pytest.mark.parametrize("values", [{}, {"seconds": ()}, {"seconds": (0.1, 0.2)}])
+def test_a_baseline_without_a_value_for_each_night_is_damaged(
+    tmp_path: Path, values: dict[str, tuple[float, ...]]
+) -> None:
+    write_baseline(tmp_path, replace(BASELINE, values=values))
+
+    with pytest.raises(InputError, match="not a value for each of its nights"):
+        read_baseline(tmp_path, "shipped")
+
+
 def test_a_disk_that_cannot_be_written_is_an_error_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "nights").write_text("a file where a folder should be")
 
