@@ -58,7 +58,7 @@ def baselines_table(every: Sequence[Acceptances]) -> TableView:
         caption="Accepted baselines",
         columns=(
             Column(label="name", numeric=False),
-            Column(label="sweep", numeric=False),
+            Column(label="sweep", numeric=False, spare=True),
             Column(label="nights"),
             *(Column(label=series.short) for series in HEADLINES.values()),
             Column(label="accepted", numeric=False),
@@ -66,16 +66,20 @@ def baselines_table(every: Sequence[Acceptances]) -> TableView:
             Column(label="reason", numeric=False, detail=True),
         ),
         rows=tuple(_row(found) for found in every),
+        notes=(f"simulated_…: {SIMULATED_MARK}, of rehearsals",) if any(_is_simulated(one) for one in every) else (),
     )
 
 
 def _row(found: Acceptances) -> Row:
     baseline = found.current.baseline
-    name = f"{baseline.name} ({SIMULATED_MARK})" if baseline.simulated else baseline.name
     figures = (_shown(series, _median(baseline, figure)) for figure, series in HEADLINES.items())
     nights = str(len(baseline.run_ids))
     day = baseline.accepted_at[:10]
-    return Row(values=(name, baseline.sweep, nights, *figures, day, baseline.author, baseline.reason))
+    return Row(values=(baseline.name, baseline.sweep, nights, *figures, day, baseline.author, baseline.reason))
+
+
+def _is_simulated(found: Acceptances) -> bool:
+    return found.current.baseline.simulated
 
 
 def _moved(figure: str, before: Baseline, after: Baseline) -> str:

@@ -271,6 +271,15 @@ def test_show_and_list_as_documents(place: Place) -> None:
     assert f"key: {'k' * 12}" in text
 
 
+def test_a_list_on_a_narrow_screen_names_what_to_type(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    put(place.folder, *(a_night(number, simulated=True) for number in range(14)))
+    place.accept(name="simulated_laptop_nightly")
+    table = place.run("list").err
+    assert "simulated_laptop_nightly " in table
+    assert "SIMULATED" in table
+
+
 def test_an_unknown_name_lists_those_that_are_there(place: Place) -> None:
     put(place.folder, a_night(0))
     assert "baseline accept RUN" in place.run("show", "shiped").err
