@@ -48,6 +48,7 @@ def run_night(options: PlanOptions, wishes: RunWishes, delivery: Delivery) -> in
     began_s = clock.now_s()
     told = _not_run(Path(options.file).stem, clock.stamp(), simulated=options.engine == SIMULATED)
     try:
+        _require_no_launches(options)
         options = replace(options, as_of=_moment(options.as_of))
         told = replace(told, at=options.as_of or told.at)
         told = replace(told, sweep=load_sweep(find_sweep(options.file), set_overrides=options.overrides).name)
@@ -83,6 +84,12 @@ def _warn_of_damage(results: Path, sweep: str) -> None:
 def _warn(text: str) -> None:
     with shown_if_possible():
         click.echo(f"warning: {text}", err=True)
+
+
+def _require_no_launches(options: PlanOptions) -> None:
+    if options.launches is not None:
+        what = "a night launches once, and a second time only where something looks bad"
+        raise InputError(what, where="--launches", hint="harness sweep FILE --launches N launches as often as you say.")
 
 
 def _moment(as_of: str | None) -> str | None:

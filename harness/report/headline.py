@@ -214,7 +214,10 @@ def _next_step(reading: Reading, contest: Contest) -> NextStep | None:
             command=next_command(manifest.command, manifest.run_id),
             time=format_seconds(_missing_s(reading)),
         )
-    more = 0 if reading.facts.plan.attached else _launches_wanted(reading, contest)
+    plan = reading.facts.plan
+    if plan.attached or plan.nightly is not None:  # a night is launched once more only where something looks bad
+        return None
+    more = _launches_wanted(reading, contest)
     if not more:
         return None
     because = "More launches show how much boots differ, and so which differences are real."

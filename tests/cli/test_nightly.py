@@ -75,6 +75,7 @@ def test_a_night_is_a_line_a_report_a_row_and_what_was_asked_for(
     assert done.code == 0, done.err
     (line,) = done.out.splitlines()
     assert line.startswith("small 2026-11-01: no baseline") and line.endswith("SIMULATED")
+    assert "--launches" not in run_command(nightly._capsys, "show", "--root", folder).err, "nights take none"
     decides, watched = read_nights(folder / "results", "small")
     assert decides.run_id == watched.run_id and decides.key != watched.key
     assert (folder / "results" / "history.parquet").is_file()
@@ -126,6 +127,7 @@ def test_what_is_wrong_with_the_sweep_is_told_too(nightly: Nightly) -> None:
         (("--engine", "simulated", "--baseline", "../../mine"), "no name for a baseline"),
         (("--engine", "simulated", "--baseline", "mine"), "of a rehearsal, and mine is not the name"),
         (("--baseline", "simulated_small"), "real, and simulated_small is not the name"),
+        (("--engine", "simulated", "--launches", "3"), "a night launches once"),
         (("--set", "nothing"), "expected KEY=VALUE"),
         (("--site", "/nowhere/site.yaml"), "cannot be read"),
     ],
