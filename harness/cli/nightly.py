@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.cli.loading import PlanOptions
+from harness.cli.loading import PlanOptions, plan_from
 from harness.cli.night import Delivery, run_night
 from harness.cli.options import borrow_option, idle_for_option, plan_options
 from harness.cli.running import RunWishes
@@ -60,11 +60,15 @@ def command(
     """
     timer = TimerWish(install=install_timer, remove=remove_timer, at=at, time_limit=time_limit)
     require_sense(timer)
-    if timer.asked:
-        schedule(chosen["file"], timer, sys.argv[2:])
-        return
     options = PlanOptions(**chosen, finish_by=finish_by, nightly=NightlyWish(baseline=baseline), as_of=as_of)
     wishes = RunWishes(
         resume=resume, borrow=borrow, idle_for=idle_for, keep_text=keep_text, command=("harness", *sys.argv[1:])
     )
+    if timer.remove:
+        schedule(options.file, timer, sys.argv[2:])
+        return
+    if timer.install:
+        plan_from(options)  # what cannot be planned now would fail every night
+        schedule(options.file, timer, sys.argv[2:])
+        return
     sys.exit(run_night(options, wishes, Delivery(junit=junit, prometheus=prometheus)))

@@ -35,7 +35,7 @@ class Reported:
 
     run: RunData
     cells: tuple[CellSummary, ...]
-    path: Path
+    path: Path | None  # None: it could not be written
 
 
 def report_run(folder: RunFolder, root: Path) -> Reported:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from harness.cli.comparing import (
     block_judge,
     keep_noise,
@@ -27,11 +29,12 @@ from harness.cli.nights import keep_nights, night_code, night_facts, night_judge
 from harness.cli.serving import with_known_rig
 from harness.cli.signals import RunSignals
 from harness.cli.site_checks import checks_of
+from harness.cli.streams import shown_if_possible
 from harness.cli.time_left import require_room
 from harness.engine.clock import SystemClock
 from harness.engine.registry import default_registry
 from harness.engine.shell import LocalShell
-from harness.errors import Interrupted
+from harness.errors import Interrupted, StoreError
 from harness.recipe.find import places_for
 from harness.recipe.spec import LaunchSpec
 from harness.records.clock import Clock
@@ -146,11 +149,18 @@ def _code(run: _Run, data: RunData, cells: tuple[CellSummary, ...]) -> int:
 
 def _report(run: _Run) -> Reported:
     # What draws takes a second to import, which a refused sweep need not wait for.
-    from harness.cli.reporting import report_run
+    from harness.cli.reporting import Reported, report_run
 
     if run.planned.plan.nightly is not None:
         data = read_run(run.folder)
-        keep_nights(run.folder, data, summaries_of(data))  # before anything is drawn: history is what counts
+        cells = summaries_of(data)
+        keep_nights(run.folder, data, cells)  # before anything is drawn: history is what counts
+        try:
+            return report_run(run.folder, run.root)
+        except StoreError as error:  # a full disk hides no regression
+            with shown_if_possible():
+                click.echo(f"warning: {error}", err=True)
+            return Reported(run=data, cells=cells, path=None)
     return report_run(run.folder, run.root)
 
 

@@ -30,6 +30,7 @@ class Night:
     kv_cache_tokens: int | None = None
     failed_launches: int = 0
     doubts: tuple[str, ...] = ()  # kinds that make it unfit to be judged
+    void: tuple[str, ...] = ()  # kinds of doubt that voided trials without which nothing is complete
     left_out: tuple[str, ...] = ()  # kinds of doubt of launches that others of the night stand in for
     canary_step_s: float | None = None  # of the launches that count, the median
     canary_ratio: float | None = None  # against what their canaries were compared with; above 1 is slower

@@ -21,7 +21,7 @@ _WHO = {1: "this night and the one before it are", 2: "both launches of this nig
 
 def percent(log_ratio: float | None) -> str:
     """Return a logarithm of a ratio as a change with sign: "+0.4 %"."""
-    return MISSING if log_ratio is None else f"{math.expm1(log_ratio) * _PERCENT:+.1f} %"
+    return MISSING if log_ratio is None else f"{round(math.expm1(log_ratio) * _PERCENT, 1) + 0.0:+.1f} %"
 
 
 def moved_words(one: Figure) -> str:

@@ -14,13 +14,30 @@ from harness.stats.new_series import NewSeries
 from harness.stats.paired import SECONDS
 
 
-def sentence(verdict: NightVerdict, night: Night, figures: Sequence[Figure], baseline: Baseline | None) -> str:
-    """Return the night in one sentence."""
+def sentence(
+    verdict: NightVerdict,
+    night: Night,
+    figures: Sequence[Figure],
+    baseline: Baseline | None,
+    *,
+    other: Baseline | None = None,
+    begun: NewSeries | None = None,
+) -> str:
+    """Return the night in one sentence.
+
+    Args:
+        verdict: on it.
+        night: tonight.
+        figures: the three series.
+        baseline: of its series.
+        other: accepted, and of another series.
+        begun: where the series is new.
+    """
     if verdict == "doubtful":
         main = next(one for one in figures if one.name == SECONDS)
         return f"doubtful night{_size(main, baseline)}: {_why_doubtful(night, figures)}; it is not judged"
     if verdict == "no baseline":
-        return "measured; there is no accepted baseline for this rig and engine yet"
+        return _no_baseline(baseline, other, begun)
     if verdict == "fine":
         main = next(one for one in figures if one.name == SECONDS)
         return f"nothing moved{_size(main, baseline)}"
@@ -66,7 +83,8 @@ def notes(
 
 def percent(log_ratio: float) -> str:
     """Return a logarithm of a ratio as a change with sign."""
-    return f"{math.expm1(log_ratio) * 100:+.1f} %"
+    rounded = round(math.expm1(log_ratio) * 100, 1)
+    return f"{rounded + 0.0:+.1f} %"  # no minus before a zero
 
 
 def _size(one: Figure, baseline: Baseline | None) -> str:
@@ -75,12 +93,27 @@ def _size(one: Figure, baseline: Baseline | None) -> str:
     return f" ({WORDS[one.name]} {percent(one.log_ratio)} against {baseline.name})"
 
 
+def _no_baseline(baseline: Baseline | None, other: Baseline | None, begun: NewSeries | None) -> str:
+    if baseline is not None:
+        return f"measured; {too_few(baseline) or 'the history is too short'}"
+    if other is None:
+        return "measured; no baseline is accepted yet"
+    what = f"measured as a new series, which {other.name} does not judge"
+    if begun is None:
+        return what
+    changed = "; ".join(begun.differences[:_MOST_DIFFERENCES])
+    sizes = ", ".join(f"{WORDS[name]} {percent(size)}" for name, size in begun.log_ratios.items())
+    work = "" if begun.same_work else ", of other prompts or cells"
+    return f"{what}: {changed or 'what it is has changed'} ({sizes} against the nights before{work})"
+
+
 def _why_doubtful(night: Night, figures: Sequence[Figure]) -> str:
     if night.doubts:
         return ", ".join(_plain(kind) for kind in night.doubts)
     missing = [WORDS[one.name] for one in figures if one.value is None]
     if missing:
-        return f"{' and '.join(missing)} could not be measured"
+        why = f" ({', '.join(_plain(kind) for kind in night.void)})" if night.void else ""
+        return f"{' and '.join(missing)} could not be measured{why}"
     fell = [one for one in figures if one.tripped]
     names = " and ".join(WORDS[one.name] for one in fell)
     if all(len(night.figures[one.name]) < 2 for one in fell):
@@ -102,6 +135,7 @@ def _moved(one: Figure, night: Night, baseline: Baseline | None) -> str:
     return f"{name}{size}, {who} {where} ({_limit(one.baseline, one.regressed)})"
 
 
+_MOST_DIFFERENCES = 3
 _WHO = {1: "this night and the one before it", 2: "both launches of this night"}
 
 

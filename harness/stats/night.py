@@ -57,6 +57,7 @@ def night_of(stored: Stored, configuration_id: str) -> Night:
         failed_launches=sum(launch.outcome in _FAILED for launch in launches),
         doubts=sorted_out.doubts,
         left_out=sorted_out.left_out,
+        void=() if sorted_out.whole.arm.launch_ids else _void_kinds(stored, configuration_id),
         canary_step_s=_median(readings),
         canary_ratio=_median([launch.canary_ratio for launch in counted]),
         facts=_facts(run, counted or launches),
@@ -114,6 +115,12 @@ def _values(name: str, whole: Side, question: Question) -> tuple[float, ...]:
         return ()
     weights = np.array([question.weight(load) for load in loads])
     return tuple(combined_logs(known, weights, "sum" if name == SECONDS else "mean").tolist())
+
+
+def _void_kinds(stored: Stored, configuration_id: str) -> tuple[str, ...]:
+    cells = [cell for cell in stored.cells if cell.cell.configuration.configuration_id == configuration_id]
+    found = {one.kind for cell in cells for trial in cell.trials if trial.void for one in trial.doubts if one.void}
+    return tuple(sorted(found))
 
 
 def _cells(stored: Stored, configuration_id: str, launch_ids: Collection[str]) -> dict[str, dict[str, float]]:

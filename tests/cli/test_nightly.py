@@ -220,7 +220,8 @@ def test_a_baseline_of_another_engine_does_not_judge(nightly: Nightly) -> None:
     longer = SWEEP.replace("output_tokens: 64", "output_tokens: 96")
     done = nightly.run("--engine", "simulated", "--as-of", "2026-11-02T02:30:00+00:00", text=longer)
     assert done.code == 0
-    assert "a new series" in done.err
+    assert "measured as a new series, which simulated_small does not judge: workload: " in done.out
+    assert "of other prompts or cells" in done.out
 
 
 def test_the_plan_of_a_night_says_what_is_launched_when(nightly: Nightly) -> None:
@@ -230,6 +231,15 @@ def test_the_plan_of_a_night_says_what_is_launched_when(nightly: Nightly) -> Non
     plan: dict[str, Any] = json.loads(done.out)
     assert [launch["round"] for launch in plan["launches"]] == [1, 1, 2]
     assert plan["nightly"]["baseline"] == "small"
+
+
+def test_a_report_that_cannot_be_written_hides_no_verdict(nightly: Nightly) -> None:
+    (nightly.folder / "reports").write_text("in the way")
+    done = nightly.rehearse()
+    assert done.code == 0
+    assert "no baseline" in done.out and "could not run" not in done.out
+    assert "warning: " in done.err and "the report cannot be written" in done.err
+    assert read_nights(nightly.folder / "results", "small")
 
 
 class TestTimer:
@@ -248,10 +258,10 @@ class TestTimer:
 
     def test_a_value_that_is_called_like_the_file(self, nightly: Nightly, installed: list[TimerRequest]) -> None:
         file = str(nightly.folder / "night.yaml")
-        done = nightly.run("--install-timer", "--baseline", file, "--seed=3", "--junit", "n.xml")
+        done = nightly.run("--install-timer", "--junit", file, "--seed=3", "--baseline", "base")
         assert done.code == 0
         root = str(nightly.folder)
-        assert installed[0].arguments == ("--root", root, "--baseline", file, "--seed=3", "--junit", "n.xml")
+        assert installed[0].arguments == ("--root", root, "--junit", file, "--seed=3", "--baseline", "base")
 
     def test_its_words(self, nightly: Nightly, installed: list[TimerRequest]) -> None:
         done = nightly.run("--install-timer", "--borrow", "--at", "03:15", "--time-limit=90m", "--set", "class=code")
@@ -270,6 +280,8 @@ class TestTimer:
             (("--install-timer", "--remove-timer"), "at once"),
             (("--install-timer", "--resume", "latest"), "--resume is of one night"),
             (("--install-timer", "--time-limit", "soon"), "soon"),
+            (("--install-timer", "--engine", "nosuch"), "unknown engine"),
+            (("--install-timer", "--set", "nosuch=1"), "nosuch"),
         ],
     )
     def test_what_makes_no_sense(

@@ -296,7 +296,7 @@ def test_the_one_line_of_each_kind_of_night() -> None:
     assert "both launches of this night are below the limit" in said
     assert said.endswith("· 36 earlier nights · exit 1")
     assert "canary moved; it is not judged" in line_of(doubtful(), 4)
-    assert "no baseline · measured; there is no accepted baseline" in line_of(unaccepted())
+    assert "no baseline · measured; no baseline is accepted yet" in line_of(unaccepted())
     assert line_of(fine(simulated=True)).endswith("SIMULATED")
 
 
