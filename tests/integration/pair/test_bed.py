@@ -308,7 +308,7 @@ def test_a_rank_that_dies_in_boot_comes_again_and_again(bed: PairBed, checkout: 
     assert "Exited (1)" in bed.worker.run(["docker", "ps", "-a"]).stdout
 
 
-def test_a_head_that_is_never_ready_is_left_running(bed: PairBed, checkout: Checkout) -> None:
+def test_a_head_that_is_never_ready_is_left_running(bed: PairBed, checkout: Checkout, tmp_path: Path) -> None:
     bed.head.docker_fault("never_ready")
     assert checkout.run("start", environment=QUICK_TO_GIVE_UP, check=False).returncode == 1
     assert statuses(bed) == [["running"], ["running"]]
@@ -316,10 +316,14 @@ def test_a_head_that_is_never_ready_is_left_running(bed: PairBed, checkout: Chec
     bed.head.clear_faults()
     checkout.run("stop")
     bed.head.docker_fault("never_ready")  # or the start could be over before it is interrupted
-    waiting = bed.head.popen([f"{checkout.head_folder}/start-deepseek-v4-flash-dspark.sh"], stdout=subprocess.DEVNULL)
-    wait_until(lambda: statuses(bed) == [["running"], ["running"]], "not started")
+    said = tmp_path / "said"
+    with said.open("wb") as out:
+        waiting = bed.head.popen([f"{checkout.head_folder}/start-deepseek-v4-flash-dspark.sh"], stdout=out)
+    wait_until(
+        lambda: "Waiting for DSpark" in said.read_text(), "it never waited"
+    )  # in a step before, that step ends it
     os.killpg(waiting.pid, signal.SIGINT)
-    assert waiting.wait(10) == 130
+    assert waiting.wait(60) == 130
     assert statuses(bed) == [["running"], ["running"]]
 
 
