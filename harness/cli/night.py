@@ -69,6 +69,7 @@ def run_night(options: PlanOptions, wishes: RunWishes, delivery: Delivery) -> in
         raise
     _tell(result, delivery)
     _write_table(results)
+    _compress_old(results)
     _warn_of_damage(results, told.sweep)
     return carried.code
 
@@ -154,6 +155,19 @@ def _tell(result: NightResult, delivery: Delivery) -> None:
     wishes = DeliveryWishes(junit=delivery.junit, prometheus=delivery.prometheus, environment=delivery.environment)
     for warning in (*warnings, *deliver(result, wishes)):
         _warn(warning)
+
+
+def _compress_old(results: Path) -> None:
+    """Journals of old nights; nobody but who reads their folders notices, so only a failure is told."""
+    from harness.cli.keeping import COMPRESSED_AFTER_DAYS, compress
+
+    def unheard(_: str) -> None:
+        return
+
+    try:
+        compress(results.parent, now=SystemClock().stamp(), days=COMPRESSED_AFTER_DAYS, every=False, say=unheard)
+    except StoreError as error:
+        _warn(f"not every old journal was compressed: {error}")
 
 
 def _write_table(results: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,17 @@ def test_a_second_night_is_added_and_the_first_is_said_again_as_it_was(nightly: 
     again = run_command(nightly._capsys, "report", first, "--root", nightly.folder)
     assert again.code == 0
     assert page.read_text() == before, "a later night changes nothing of it"
+
+
+def test_journals_of_nights_that_are_a_month_old_are_compressed(nightly: Nightly) -> None:
+    nightly.rehearse()
+    (journal,) = nightly.folder.glob("results/2026*/journal.jsonl")
+    month_ago = journal.stat().st_mtime - 31 * 86400
+    os.utime(journal, (month_ago, month_ago))
+    nightly.rehearse(at="2026-11-02T02:30:00+00:00")
+    assert not journal.exists() and journal.with_name("journal.jsonl.gz").is_file()
+    assert len(list(nightly.folder.glob("results/2026*/journal.jsonl"))) == 1
+    assert run_command(nightly._capsys, "report", journal.parent.name, "--root", nightly.folder).code == 0
 
 
 def test_a_server_that_does_not_answer_could_not_be_measured_and_everybody_is_told(nightly: Nightly) -> None:
