@@ -22,8 +22,9 @@ BASELINE_NIGHTS = 14
 LEAST_NIGHTS = 5
 DEVIATIONS = 3.0
 _WINSORIZED_OF = 7  # one night of so many, at each end
-# A rig whose launches hardly differ would alarm at nothing that matters. Step time is what this harness is there to
-# watch; tokens per step move with harmless changes of a text. docs/nightly.md has the false alarms of other floors.
+# A rig whose launches hardly differ would alarm at nothing that matters. Step time has the tightest floor whose false
+# alarms stay below 2 in 100 series at 2 % noise; tokens per step move with harmless changes of a text, and what that
+# costs is in the seconds too. docs/nightly.md has the false alarms of other floors.
 FLOOR_RATIO = {SECONDS: 0.05, "delivered_per_step": 0.08, "step_s": 0.045}
 _OTHER_FLOOR_RATIO = 0.05
 _FOURTEEN_NIGHTS = float(special.stdtr(BASELINE_NIGHTS - 2 * (BASELINE_NIGHTS // _WINSORIZED_OF) - 1, DEVIATIONS))
@@ -67,8 +68,8 @@ def scatter(values: Sequence[float]) -> float:
 
     The lowest and the highest nights are pulled in to their neighbours, and the deviation that is left is divided by
     the share of nights that were not (Tukey & McLaughlin, Sankhya A 25(3), 1963). The median absolute deviation of
-    fourteen nights lies so far off, so often, that a rig of 3.5 % alarms three times as much as it does with this one
-    (docs/decisions/0010).
+    fourteen nights lies so far off, so often, that a rig of 3.5 % alarms more than twice as much as it does with this
+    one (docs/decisions/0010).
     """
     ordered = sorted(values)
     ends = (len(ordered) - _inner(len(ordered))) // 2
