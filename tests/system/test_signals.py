@@ -168,11 +168,11 @@ def test_a_reader_of_the_log_that_goes_away_does_not_end_the_run(desk: Desk) -> 
 
 def test_watching_ends_with_the_run_and_json_is_whole_in_between(desk: Desk) -> None:
     # Its boot is long, so that both watchers are there before the run ends.
-    stage = replace(STAGES["second boot"], switches=f"{SLOW_STEPS} slow_boot_s=8")
+    stage = replace(STAGES["second boot"], switches=f"{SLOW_STEPS} slow_boot_s=20")
     running = stage.begin(desk, staged_sweep(desk))
 
-    between = desk.run("show", "--json").document()
     follower, tired = desk.start("show", "--follow"), desk.start("show", "--follow")
+    between = desk.run("show", "--json").document()
     tired.wait_for_text("run ")
     tired.send(signal.SIGINT)
     done = running.end()
