@@ -23,7 +23,6 @@ from harness.search.step_time import LAUNCH_SD, StepModel, StepSample
 
 _DEPTH = "num_speculative_tokens"
 _MODEL_SD = 0.02  # of what curves and step times say of a candidate that was launched, before any was
-_LEAST_MODEL_SD = 0.01  # however well it explains them
 _MODEL_SD_LAUNCHES = 4.0  # that this expectation weighs as much as
 
 
@@ -105,9 +104,8 @@ def _evidence(space: Space, booted: Sequence[Observation], model: _Physics) -> t
 
 def _model_variance(lacks: Sequence[tuple[float, float]]) -> float:
     """How far the model is off, from what it does not explain of launches, each with the variance of its luck."""
-    unexplained = sum(lack**2 - noise for lack, noise in lacks)
-    expected = _MODEL_SD_LAUNCHES * _MODEL_SD**2
-    return max(_LEAST_MODEL_SD**2, (expected + unexplained) / (_MODEL_SD_LAUNCHES + len(lacks)))
+    unexplained = max(0.0, sum(lack**2 - noise for lack, noise in lacks))
+    return (_MODEL_SD_LAUNCHES * _MODEL_SD**2 + unexplained) / (_MODEL_SD_LAUNCHES + len(lacks))
 
 
 class _Physics:
