@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from datetime import datetime
 
 from harness.cli.loading import summaries_of
 from harness.cli.studies import StudyPlace, now_s, open_study, space_of
+from harness.cli.tuning_words import ended_words, known_words, limit_words, time_words, unlaunched_words
 from harness.errors import EngineError, HarnessError
 from harness.records.clock import Clock
 from harness.records.journal import RunData
@@ -18,16 +18,8 @@ from harness.records.observation import CellObservation, Observation
 from harness.records.plan import PlannedLaunch
 from harness.records.summary import CellSummary
 from harness.records.trial import TrialRecord
-from harness.records.tune import (
-    CUT_SHORT,
-    KNOWN_BEFORE,
-    LIMIT_BROKEN,
-    NOTHING_TO_CONFIRM,
-    SEARCH_ENDED,
-    TuneStep,
-)
+from harness.records.tune import NOTHING_TO_CONFIRM, TuneStep
 from harness.report.labels import counted
-from harness.report.tuned_plan import search_lines
 from harness.run.pace import TimeLeft
 from harness.run.session import ChosenLaunch
 from harness.run.setup import PlannedSweep
@@ -42,7 +34,7 @@ from harness.stats.reserve import kept_s, most_confirming
 from harness.stats.summary import trial_metrics
 from harness.store.layout import RunFolder
 from harness.store.reader import read_run
-from harness.units import format_change, format_ratio, format_seconds
+from harness.units import format_seconds
 
 _SEARCH_ROUND = 1
 _WORKED = "measured"
@@ -90,7 +82,7 @@ class LaunchChooser:
             self._take_version(run)
             self._tell_left(run)
             self._say_known()
-        self._say_time()
+        self._words += time_words(self._plan, self._tune)
 
     def __call__(self, time: TimeLeft | None = None) -> ChosenLaunch | str | None:
         """Return the next launch; once, why the search ended; None where its finalists are confirmed.
@@ -127,10 +119,8 @@ class LaunchChooser:
                 return chosen
             if not self._said:
                 self._said = True
-                self._words += self._limit_words()
-                if not self._finalists(run):
-                    self._words.append(NOTHING_TO_CONFIRM)
-                return self._ended_words()
+                self._words += self._ended_words(run)
+                return self._words.pop(0)
         return self._next_confirmation(run)
 
     def _take_version(self, run: RunData) -> None:
@@ -146,17 +136,7 @@ class LaunchChooser:
 
     def _say_known(self) -> None:
         ages_s = [now_s() - begun_s for begun_s in self._study.begun_s() if begun_s < self._begun_s]
-        if not ages_s:
-            return
-        youngest, oldest = format_seconds(min(ages_s)), format_seconds(max(ages_s))
-        old = youngest if youngest == oldest else f"between {youngest} and {oldest}"
-        launches = counted(len(ages_s), "launch", "launches")
-        self._words.append(f"{KNOWN_BEFORE}: {launches} of the study {self._tune.study}, {old} old; not made again")
-
-    def _say_time(self) -> None:
-        self._words += [
-            f"{line[0].lower()}{line[1:].removesuffix('.')}" for line in search_lines(self._plan, self._tune)
-        ]
+        self._words += known_words(ages_s, self._tune.study)
 
     # -- search --------------------------------------------------------------------------------------------------------
 
@@ -298,24 +278,15 @@ class LaunchChooser:
                 hint="Name another incumbent: in the sweep, or mend this one and carry on with --resume.",
             )
 
-    def _ended_words(self) -> str:
-        why = (
-            f"{CUT_SHORT}: {self._cut_because}" if self._cut_because else f"{SEARCH_ENDED}: {self._tuner.ended_because}"
-        )
-        shares = self._study.importances()
-        knobs = ", ".join(f"{name} {share * 100:.0f} %" for name, share in shares.items())
-        weighed = f". What moved the objective, as far as so few launches can tell: {knobs}" if knobs else ""
-        return f"{why}{weighed}"
-
-    def _limit_words(self) -> list[str]:
-        """Of those that would have been finalists."""
-        labels = {one.configuration_id: one.label for one in self._plan.configurations}
+    def _ended_words(self, run: RunData) -> list[str]:
         known = self._tuner.beliefs()
+        launched = {one.configuration_id for one in self._study.observations()}
+        broken = self._tuner.broken_limits()
         return [
-            f"{LIMIT_BROKEN}: {labels[name]} promises {format_change(math.exp(known[name].mean))}, but breaks "
-            + " and ".join(f"the limit {limit} by {format_ratio(excess)}" for limit, excess in broken.items())
-            for name, broken in self._tuner.broken_limits().items()
-            if known[name].mean > 0 and name != self._space.reference_id
+            *ended_words(self._tuner.ended_because, cut_because=self._cut_because, shares=self._study.importances()),
+            *unlaunched_words(self._plan, known, launched),
+            *limit_words(self._plan, known, broken, reference_id=self._space.reference_id),
+            *([] if self._finalists(run) else [NOTHING_TO_CONFIRM]),
         ]
 
     # -- confirmation --------------------------------------------------------------------------------------------------

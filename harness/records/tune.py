@@ -9,6 +9,7 @@ from harness.records.verdict import AskedLimit
 
 KNOWN_BEFORE = "known already"  # how the note begins that says what earlier searches measured
 LIMIT_BROKEN = "no finalist"  # how the note begins that says which limit kept a configuration out
+NOT_LAUNCHED = "not launched"  # how the note begins that says what is believed of the others
 NOTHING_TO_CONFIRM = "nothing that was launched promises more than the incumbent"  # the note of such an end
 SEARCH_ENDED = "the search ended"  # how the note begins that says why
 CUT_SHORT = "the search was cut short"  # how it begins where more would have been launched

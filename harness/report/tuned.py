@@ -10,7 +10,15 @@ from dataclasses import replace
 from harness.records.cell import Configuration
 from harness.records.launch import LaunchRecord
 from harness.records.summary import CellSummary
-from harness.records.tune import CUT_SHORT, KNOWN_BEFORE, LIMIT_BROKEN, NOTHING_TO_CONFIRM, TuneStep
+from harness.records.tune import (
+    CUT_SHORT,
+    KNOWN_BEFORE,
+    LIMIT_BROKEN,
+    NOT_LAUNCHED,
+    NOTHING_TO_CONFIRM,
+    SEARCH_ENDED,
+    TuneStep,
+)
 from harness.records.verdict import Comparison
 from harness.report.comparison_words import change, explained, interval, noise_words, price_words
 from harness.report.facts import RunFacts
@@ -162,8 +170,8 @@ def _next_step(reading: Reading, found: Confirmed | None) -> NextStep | None:
 
 
 def _told(notes: Sequence[str]) -> list[str]:
-    """Notes that belong beside the result: known before, kept from being a finalist by a limit, cut short by time."""
-    beside = (KNOWN_BEFORE, LIMIT_BROKEN, CUT_SHORT)
+    """Notes that belong beside the result: what was known before, why it ended, and what is not among the finalists."""
+    beside = (KNOWN_BEFORE, CUT_SHORT, SEARCH_ENDED, NOT_LAUNCHED, LIMIT_BROKEN)
     return [f"{note[0].upper()}{note[1:]}." for note in notes if note.startswith(beside)]
 
 
