@@ -319,9 +319,7 @@ def test_a_head_that_is_never_ready_is_left_running(bed: PairBed, checkout: Chec
     said = tmp_path / "said"
     with said.open("wb") as out:
         waiting = bed.head.popen([f"{checkout.head_folder}/start-deepseek-v4-flash-dspark.sh"], stdout=out)
-    wait_until(
-        lambda: "Waiting for DSpark" in said.read_text(), "it never waited"
-    )
+    wait_until(lambda: "Waiting for DSpark" in said.read_text(), "it never waited")
     os.killpg(waiting.pid, signal.SIGINT)
     assert waiting.wait(60) == 130
     assert statuses(bed) == [["running"], ["running"]]
