@@ -53,7 +53,7 @@ from harness.run.setup import PlannedSweep, harness_version, launch_specs, new_m
 from harness.simulator.loop import VirtualClock, run_virtual
 from harness.stats.cells import valid_trial_ids
 from harness.store.journal import open_journal
-from harness.store.layout import RunFolder, create_run, new_run_id
+from harness.store.layout import RunFolder, create_run, unused_run_id
 from harness.store.reader import read_run, write_manifest, write_plan
 from harness.store.rig import add_canary, read_canaries
 from harness.workload.cache import PromptCache, SessionTexts, cache_folder
@@ -183,7 +183,7 @@ def _started(options: PlanOptions, wishes: RunWishes, machines: Machines) -> _Ru
     if planned.plan.nightly is not None:
         require_judgeable(root, planned.plan.sweep, planned.plan.nightly)
     stamp = options.as_of or clock.stamp()
-    run_id = new_run_id(stamp, _run_name(planned), os.getpid())
+    run_id = unused_run_id(root, stamp, _run_name(planned), os.getpid())
     folder = create_run(root, run_id)
     try:
         write_manifest(folder, new_manifest(planned, run_id=run_id, started_at=stamp, command=command))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from harness.errors import InputError, StoreError
@@ -15,6 +15,7 @@ RESULTS = "results"
 REPORTS = "reports"
 LATEST = "latest"
 _HASH_DIGITS = 6
+_SECOND_DIGITS = len("20261130-132811")
 _RUN_ID = re.compile(rf"\d{{8}}-\d{{6}}-(?P<sweep>.+)-[0-9a-f]{{{_HASH_DIGITS}}}")
 _MOST_CANDIDATES = 8
 
@@ -86,6 +87,21 @@ def new_run_id(stamp: str, sweep: str, unique: object) -> str:
     """
     moment = datetime.fromisoformat(stamp).astimezone(UTC)
     return f"{moment:%Y%m%d-%H%M%S}-{slug(sweep)}-{content_id([stamp, sweep, unique])[:_HASH_DIGITS]}"
+
+
+def unused_run_id(root: Path, stamp: str, sweep: str, unique: object) -> str:
+    """Return the id of a new run under ``root``, a second later than the clock says where that second has a run.
+
+    Two runs of one second would have no order, and in one process no names of their own.
+    """
+    try:
+        taken = {path.name[:_SECOND_DIGITS] for path in (root / RESULTS).iterdir()}
+    except OSError:  # none yet, or one in which no run can be made: create_run says so
+        taken = set()
+    moment = datetime.fromisoformat(stamp)
+    while f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}" in taken:
+        moment += timedelta(seconds=1)
+    return new_run_id(moment.isoformat(), sweep, unique)
 
 
 def slug(name: str) -> str:

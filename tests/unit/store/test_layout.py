@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InputError, StoreError
-from harness.store.layout import RunFolder, create_run, list_runs, new_run_id, report_directory, resolve_run
+from harness.store.layout import (
+    RunFolder,
+    create_run,
+    list_runs,
+    new_run_id,
+    report_directory,
+    resolve_run,
+    unused_run_id,
+)
 
 FIRST = "20261130-132811-laptop-4f2a9c"
 SECOND = "20261130-140000-laptop-aaaaaa"
@@ -98,3 +106,19 @@ def test_latest_of_nothing_says_how_to_start(tmp_path: Path) -> None:
 def test_reports_are_dated(tmp_path: Path) -> None:
     path = report_directory(tmp_path, date="2026-11-30T13:28:11+00:00", sweep="laptop", run_id=FIRST)
     assert path == tmp_path / "reports" / f"2026-11-30-laptop-{FIRST}"
+
+
+def test_runs_of_one_second_keep_their_order_and_have_names_of_their_own(tmp_path: Path) -> None:
+    ids = []
+    for number in range(3):
+        ids.append(unused_run_id(tmp_path, "2026-11-30T14:28:11+01:00", f"s{9 - number}", 1))
+        create_run(tmp_path, ids[-1])
+    assert [name[:15] for name in ids] == ["20261130-132811", "20261130-132812", "20261130-132813"]
+    assert sorted(ids) == ids
+    later = unused_run_id(tmp_path, "2026-11-30T14:28:20+01:00", "s", 1)
+    assert later.startswith("20261130-132820"), "where the clock is free it is as the clock says"
+
+
+def test_where_results_cannot_be_looked_at_the_clock_counts(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("in the way")
+    assert unused_run_id(tmp_path, "2026-11-30T14:28:11+01:00", "s", 1).startswith("20261130-132811")
