@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.cli.streams import STDERR, STDIN, STDOUT, is_lost, silence
 
+_APART_S = 0.1  # two cancellations in one turn of the loop would be one
 _STOPPING = b"stopping the engine; once more kills it at once\n"
 
 
@@ -60,7 +61,10 @@ class RunSignals:
             self._told = True
             with suppress(OSError):
                 os.write(STDERR, _STOPPING)  # not through sys.stderr, which may be in the middle of a write
-        task.get_loop().call_soon_threadsafe(task.cancel)
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        else:
+            loop = task.get_loop()
+            loop.call_soon_threadsafe(loop.call_later, _APART_S, task.cancel)
 
     def _leave_terminal(self, number: int, frame: FrameType | None) -> None:
         """Go on without a terminal: what it would show is lost, and `harness show RUN --follow` takes its place."""
