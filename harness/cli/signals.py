@@ -64,7 +64,7 @@ class RunSignals:
             task.get_loop().call_soon_threadsafe(task.cancel)
         else:
             loop = task.get_loop()
-            loop.call_soon_threadsafe(loop.call_later, _APART_S, task.cancel)
+            loop.call_soon_threadsafe(lambda: loop.call_later(_APART_S, task.cancel))
 
     def _leave_terminal(self, number: int, frame: FrameType | None) -> None:
         """Go on without a terminal: what it would show is lost, and `harness show RUN --follow` takes its place."""
