@@ -18,6 +18,7 @@ from harness.cli.streams import shown_if_possible, write_document
 from harness.engine.clock import SystemClock
 from harness.errors import HarnessError, InputError, Interrupted, StoreError
 from harness.recipe.find import find_sweep
+from harness.records.launch import FAILED
 from harness.report.labels import counted
 from harness.run.outcome import ENGINE_FAILED
 from harness.store.layout import RESULTS
@@ -130,11 +131,10 @@ def _result(carried: Carried, *, took_s: float) -> NightResult:
 
 
 def _failure(carried: Carried) -> str | None:
-    failed = [launch.reason for launch in carried.run.launches if launch.outcome in _FAILED and launch.reason]
+    failed = [launch.reason for launch in carried.run.launches if launch.outcome in FAILED and launch.reason]
     return failed[-1] if failed else None
 
 
-_FAILED = ("failed_to_boot", "wrong_configuration", "died")
 _YEARS = range(1971, 9999)  # a run's name has four digits for it in every zone
 
 

@@ -11,6 +11,8 @@ from harness.records.sanity import GreedyAnswer
 from harness.records.speculation import SpeculationStats
 
 LaunchOutcome = Literal["measured", "failed_to_boot", "wrong_configuration", "died", "slow_canary", "interrupted"]
+# Not slow_canary, which is measured again, nor interrupted, which is resumed.
+FAILED: tuple[LaunchOutcome, ...] = ("failed_to_boot", "wrong_configuration", "died")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from harness.records.cell import Cell, Configuration
 from harness.records.check import CheckRecord
 from harness.records.imported import IMPORTED_MARK
 from harness.records.journal import RunData
-from harness.records.launch import LaunchOutcome, LaunchRecord
+from harness.records.launch import FAILED, LaunchRecord
 from harness.records.manifest import Manifest
 from harness.records.nightly import Baseline
 from harness.records.noise import StoredNoise
@@ -30,8 +30,6 @@ from harness.stats.overview import (
 )
 
 TODAY = "today"  # the operator's own configuration, where a sweep measures it
-# Not slow_canary, which is measured again, nor interrupted, which is resumed.
-FAILED: tuple[LaunchOutcome, ...] = ("failed_to_boot", "wrong_configuration", "died")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

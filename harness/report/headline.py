@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.records.cell import Cell
 from harness.records.imported import IMPORTED_MARK
-from harness.report.facts import FAILED
+from harness.records.launch import FAILED
 from harness.report.labels import counted
 from harness.report.models import Headline, NextStep
 from harness.report.reading import Reading

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harness.records.host import NodeSample
-from harness.records.launch import LaunchRecord
-from harness.report.facts import FAILED, TrialSpan
+from harness.records.launch import FAILED, LaunchRecord
+from harness.report.facts import TrialSpan
 from harness.report.labels import counted
 from harness.report.models import Bar, Lane, TimelineView, Track, TrackPanel
 from harness.report.reading import Reading

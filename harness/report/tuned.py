@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.records.cell import Configuration
-from harness.records.launch import LaunchRecord
+from harness.records.launch import FAILED, LaunchRecord
 from harness.records.summary import CellSummary
 from harness.records.tune import (
     CUT_SHORT,
@@ -128,7 +128,7 @@ def _cost_words(reading: Reading) -> str:
 
 
 def _failed_words(launches: Sequence[LaunchRecord]) -> str:
-    failed = [launch for launch in launches if launch.outcome in ("failed_to_boot", "wrong_configuration", "died")]
+    failed = [launch for launch in launches if launch.outcome in FAILED]
     return f"{counted(len(failed), 'launch', 'launches')} failed." if failed else ""
 
 

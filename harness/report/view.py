@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from harness.records.cell import Configuration
+from harness.records.launch import FAILED
 from harness.records.metrics import BY_POSITION, METRICS
 from harness.records.verdict import Comparison
 from harness.report.best import EngineVariables, best_env
 from harness.report.check_view import check_views
 from harness.report.comparison import comparison_headline, comparison_view, named
 from harness.report.curves import figures
-from harness.report.facts import FAILED, RunFacts
+from harness.report.facts import RunFacts
 from harness.report.headline import headline
 from harness.report.labels import counted, words
 from harness.report.models import (

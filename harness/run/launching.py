@@ -19,7 +19,7 @@ from harness.recipe.spec import LaunchSpec
 from harness.records.cell import Cell
 from harness.records.check import CheckRecord, check_words
 from harness.records.events import LaunchReady, Note, TrialStarted
-from harness.records.launch import CanaryReading, LaunchOutcome, LaunchRecord, LiveIdentity
+from harness.records.launch import FAILED, CanaryReading, LaunchOutcome, LaunchRecord, LiveIdentity
 from harness.records.plan import PlannedLaunch, PlannedTrial
 from harness.records.sanity import GreedyAnswer
 from harness.records.speculation import SpeculationStats
@@ -41,7 +41,6 @@ _LOG_READ_LINES = 1000
 _ACCESS_LINE = re.compile(r'"[A-Z]+ \S+ HTTP/1\.[01]" \d{3}')
 _DEAD = 503  # what /health says
 _LAST_BREATH_S = 3.0
-_FAILED: tuple[LaunchOutcome, ...] = ("failed_to_boot", "died", "wrong_configuration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +129,7 @@ class _Account:
     def close(self, outcome: LaunchOutcome) -> LaunchRecord:
         """Return the record as it stands."""
         task, engine = self._task, self.engine
-        if outcome in _FAILED and not self.log_tail:
+        if outcome in FAILED and not self.log_tail:
             self.log_tail = _log_tail(task)
         return LaunchRecord(
             launch_id=task.setting.launch_id,

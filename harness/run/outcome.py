@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.errors import EngineError
 from harness.records.journal import RunData
+from harness.records.launch import FAILED
 from harness.records.summary import CellSummary
 
 FINE = 0
@@ -23,11 +24,7 @@ def exit_code(run: RunData, cells: tuple[CellSummary, ...]) -> int:
     }
     measured = {(cell.cell.configuration.configuration_id, cell.cell.load.load_id) for cell in cells if not cell.void}
     missing = {configuration for configuration, load in planned - measured}
-    failed = {
-        record.configuration.configuration_id
-        for record in run.launches
-        if record.outcome in ("failed_to_boot", "wrong_configuration", "died")
-    }
+    failed = {record.configuration.configuration_id for record in run.launches if record.outcome in FAILED}
     if missing & failed:
         return ENGINE_FAILED
     return CANNOT_TELL if missing else FINE

@@ -16,7 +16,7 @@ from harness.records.cell import NUM_SPECULATIVE_TOKENS, LoadPoint
 from harness.records.host import NodeFacts
 from harness.records.identity import content_id
 from harness.records.journal import RunData
-from harness.records.launch import LaunchRecord
+from harness.records.launch import FAILED, LaunchRecord
 from harness.records.nightly import Night
 from harness.records.trial import MEASURING_VERSION
 from harness.stats.arms import Stored, Wanted, side_of, weights_over
@@ -30,7 +30,6 @@ SLOW_BOOT = "slow_boot"
 UNFIT = ("canary_moved", SLOW_BOOT, "node_throttled", "node_power_changed", "foreign_traffic")
 ATTACHED = "as it runs"
 INCOMPLETE = "workload_incomplete"
-_FAILED = ("failed_to_boot", "wrong_configuration", "died")
 
 
 def night_of(stored: Stored, configuration_id: str) -> Night:
@@ -54,7 +53,7 @@ def night_of(stored: Stored, configuration_id: str) -> Night:
         loads={load.load_id: load.columns for load in loads},
         boot_s=_median([launch.ready_s for launch in launches]),
         kv_cache_tokens=next((one.boot.kv_cache_tokens for one in counted or launches if one.boot), None),
-        failed_launches=sum(launch.outcome in _FAILED for launch in launches),
+        failed_launches=sum(launch.outcome in FAILED for launch in launches),
         doubts=sorted_out.doubts,
         left_out=sorted_out.left_out,
         void=() if sorted_out.whole.arm.launch_ids else _void_kinds(stored, configuration_id),
