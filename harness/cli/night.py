@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.deliver import DeliveryWishes, deliver
 from harness.cli.loading import SIMULATED, PlanOptions, root_of
-from harness.cli.nights import night_facts
 from harness.cli.running import Carried, RunWishes, carry_out
 from harness.cli.streams import shown_if_possible, write_document
 from harness.engine.clock import SystemClock
@@ -20,25 +17,14 @@ from harness.errors import HarnessError, InputError, Interrupted, StoreError
 from harness.recipe.find import find_sweep
 from harness.records.launch import FAILED
 from harness.report.labels import counted
+from harness.report.night_result import NightResult
 from harness.run.outcome import ENGINE_FAILED
 from harness.store.layout import RESULTS
 from harness.store.nights import count_damaged, nightly_lock
 from harness.sweep.load import load_sweep
 
-if TYPE_CHECKING:
-    from harness.report.night_result import NightResult
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """Where a night goes beside stdout and its report."""
-
-    junit: Path | None = None
-    prometheus: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-
-
-def run_night(options: PlanOptions, wishes: RunWishes, delivery: Delivery) -> int:
+def run_night(options: PlanOptions, wishes: RunWishes, delivery: DeliveryWishes) -> int:
     """Carry out a night, say it in one line on stdout, deliver it, and return the exit code.
 
     Raises:
@@ -111,9 +97,7 @@ def _moment(as_of: str | None) -> str | None:
 
 
 def _result(carried: Carried, *, took_s: float) -> NightResult:
-    from harness.report.night_result import NightResult
-
-    facts = night_facts(carried.folder, carried.run, carried.cells)
+    facts = carried.night
     assert facts is not None  # it is a run of nightly
     manifest = carried.run.manifest
     return NightResult(
@@ -139,21 +123,16 @@ _YEARS = range(1971, 9999)  # a run's name has four digits for it in every zone
 
 
 def _not_run(sweep: str, at: str, *, simulated: bool) -> NightResult:
-    from harness.report.night_result import NightResult
-
     return NightResult(sweep=sweep, at=at, exit_code=ENGINE_FAILED, simulated=simulated)
 
 
-def _tell(result: NightResult, delivery: Delivery) -> None:
-    from harness.cli.deliver import DeliveryWishes, deliver
-
+def _tell(result: NightResult, delivery: DeliveryWishes) -> None:
     warnings = []
     try:
         write_document(result.line)
     except StoreError as error:  # the verdict stands, and others wait for it
         warnings.append(str(error))
-    wishes = DeliveryWishes(junit=delivery.junit, prometheus=delivery.prometheus, environment=delivery.environment)
-    for warning in (*warnings, *deliver(result, wishes)):
+    for warning in (*warnings, *deliver(result, delivery)):
         _warn(warning)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from harness.cli.deliver import DeliveryWishes
 from harness.cli.loading import PlanOptions, plan_from
-from harness.cli.night import Delivery, run_night
+from harness.cli.night import run_night
 from harness.cli.options import borrow_option, idle_for_option, plan_options
 from harness.cli.running import RunWishes
 from harness.cli.scheduling import TimerWish, require_sense, schedule
@@ -71,4 +73,4 @@ def command(
         plan_from(options)  # what cannot be planned now would fail every night
         schedule(options.file, timer, sys.argv[2:])
         return
-    sys.exit(run_night(options, wishes, Delivery(junit=junit, prometheus=prometheus)))
+    sys.exit(run_night(options, wishes, DeliveryWishes(junit=junit, prometheus=prometheus, environment=os.environ)))

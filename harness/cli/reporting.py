@@ -18,7 +18,7 @@ from harness.records.cell import Configuration
 from harness.records.journal import RunData
 from harness.records.summary import CellSummary
 from harness.report.best import EngineVariables
-from harness.report.facts import run_facts
+from harness.report.facts import NightFacts, run_facts
 from harness.report.terminal import print_result, stderr_console
 from harness.report.view import report_view
 from harness.report.write import write_report
@@ -36,6 +36,7 @@ class Reported:
     run: RunData
     cells: tuple[CellSummary, ...]
     path: Path | None  # None: it could not be written
+    night: NightFacts | None  # of a run of nightly
 
 
 def report_run(folder: RunFolder, root: Path) -> Reported:
@@ -52,7 +53,8 @@ def report_run(folder: RunFolder, root: Path) -> Reported:
     cells = summaries_of(run)
     stored = Stored(run=run, cells=cells)
     comparison, tuned = stored_comparison(folder, run, cells), stored_confirmation(folder, run, cells)
-    facts = run_facts(run, cells, comparison, measured_noise(stored), tuned, night_facts(folder, run, cells))
+    night = night_facts(folder, run, cells)
+    facts = run_facts(run, cells, comparison, measured_noise(stored), tuned, night)
     view = report_view(facts, variables=_variables(run.manifest.recipe))
     directory = report_directory(
         root, date=run.manifest.started_at[:10], sweep=run.manifest.sweep, run_id=folder.run_id
@@ -64,7 +66,7 @@ def report_run(folder: RunFolder, root: Path) -> Reported:
     finally:
         with shown_if_possible():
             print_result(view, stderr_console(), report=written)
-    return Reported(run=run, cells=cells, path=written)
+    return Reported(run=run, cells=cells, path=written, night=night)
 
 
 def _variables(recipe_name: str) -> EngineVariables | None:

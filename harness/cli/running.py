@@ -39,7 +39,7 @@ from harness.recipe.find import places_for
 from harness.recipe.spec import LaunchSpec
 from harness.records.clock import Clock
 from harness.records.journal import RunData, SessionStart
-from harness.records.summary import CellSummary
+from harness.report.facts import NightFacts
 from harness.report.headline import next_command
 from harness.report.labels import counted
 from harness.run.answer_key import AnswerChains
@@ -84,8 +84,8 @@ class Carried:
 
     folder: RunFolder
     run: RunData
-    cells: tuple[CellSummary, ...]
     report: Path | None
+    night: NightFacts | None  # of a run of nightly
     code: int
 
 
@@ -127,19 +127,19 @@ def carry_out(options: PlanOptions, wishes: RunWishes) -> Carried:
     return Carried(
         folder=run.folder,
         run=reported.run,
-        cells=reported.cells,
         report=reported.path,
-        code=_code(run, reported.run, reported.cells),
+        night=reported.night,
+        code=_code(run, reported),
     )
 
 
-def _code(run: _Run, data: RunData, cells: tuple[CellSummary, ...]) -> int:
+def _code(run: _Run, reported: Reported) -> int:
+    data, cells = reported.run, reported.cells
     if run.planned.plan.tune is not None:
         return tuned_code(run.folder, data, cells)
     code = exit_code(data, cells)
-    night = night_facts(run.folder, data, cells)
-    if night is not None:
-        return night_code(night, code)
+    if reported.night is not None:
+        return night_code(reported.night, code)
     if run.planned.plan.comparison is None:
         return code
     require_one_factor(data, run.planned.plan.comparison)
@@ -160,7 +160,7 @@ def _report(run: _Run) -> Reported:
         except StoreError as error:  # a full disk hides no regression
             with shown_if_possible():
                 click.echo(f"warning: {error}", err=True)
-            return Reported(run=data, cells=cells, path=None)
+            return Reported(run=data, cells=cells, path=None, night=night_facts(run.folder, data, cells))
     return report_run(run.folder, run.root)
 
 
