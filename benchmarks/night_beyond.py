@@ -18,7 +18,8 @@ from harness.records.nightly import Night
 from harness.stats import gate
 from harness.stats.baseline import baseline_of
 from harness.stats.gate import BASELINE_NIGHTS, FLOOR_RATIO
-from harness.stats.nights import HEADLINE, judge_night, wants_second_launch
+from harness.stats.night import HEADLINE
+from harness.stats.nights import judge_night, wants_second_launch
 from harness.stats.paired import SECONDS
 
 WORDS = {SECONDS: "seconds", TOKENS: "tokens per step", STEP: "step time"}

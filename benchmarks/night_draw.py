@@ -18,7 +18,9 @@ from harness.stats.baseline import baseline_of
 from harness.stats.counting import counted
 from harness.stats.effect import combined_logs
 from harness.stats.gate import BASELINE_NIGHTS
-from harness.stats.nights import HEADLINE, Morning, judge_night, wants_second_launch
+from harness.stats.morning import Morning
+from harness.stats.night import HEADLINE
+from harness.stats.nights import judge_night, wants_second_launch
 from harness.stats.paired import SECONDS
 
 TOKENS, STEP = "delivered_per_step", "step_s"

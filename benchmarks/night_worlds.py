@@ -11,7 +11,7 @@ from functools import partial
 from benchmarks.night_draw import FROM, STEP, Drift, Step, World, mornings
 from benchmarks.verdicts import Table, share
 from harness.records.nightly import NightVerdict
-from harness.stats.nights import Morning
+from harness.stats.morning import Morning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from harness.records.manifest import SIMULATED_MARK
 from harness.report.labels import counted
 from harness.report.text import one_line
+from harness.stats import morning_words
 from harness.stats.morning import WORDS, Figure, Morning
 from harness.stats.paired import SECONDS
 from harness.units import MISSING
@@ -21,7 +21,7 @@ _WHO = {1: "this night and the one before it are", 2: "both launches of this nig
 
 def percent(log_ratio: float | None) -> str:
     """Return a logarithm of a ratio as a change with sign: "+0.4 %"."""
-    return MISSING if log_ratio is None else f"{round(math.expm1(log_ratio) * _PERCENT, 1) + 0.0:+.1f} %"
+    return MISSING if log_ratio is None else morning_words.percent(log_ratio)
 
 
 def moved_words(one: Figure) -> str:

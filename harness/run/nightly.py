@@ -14,7 +14,7 @@ from harness.records.cell import CellGroup, Configuration, LoadPoint
 from harness.records.plan import Plan, PlannedLaunch, PlannedNightly
 from harness.run.plan import PlanRequest, make_plan
 from harness.store.layout import slug
-from harness.store.nights import require_name
+from harness.store.nights import SIMULATED_NAME, require_name
 from harness.sweep.cells import Expansion
 from harness.sweep.load import Sweep
 from harness.units import format_seconds, format_tokens
@@ -72,7 +72,7 @@ def _baseline_name(wish: NightlyWish, base: Plan) -> str:
     if wish.baseline is not None:
         require_name(wish.baseline, simulated=base.simulated, where="--baseline")
         return wish.baseline
-    return f"simulated_{slug(base.sweep)}" if base.simulated else slug(base.sweep)
+    return f"{SIMULATED_NAME if base.simulated else ''}{slug(base.sweep)}"
 
 
 def _chosen(request: PlanRequest, sweep: Sweep, expansion: Expansion) -> list[CellGroup]:

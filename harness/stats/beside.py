@@ -92,7 +92,20 @@ def beside(night: Night, nights: Sequence[Night], baseline: Baseline | None) -> 
 
 def _tested(name: str, value: float | None, usual: Sequence[float], against: Against) -> BesideFigure:
     """The p is not yet controlled."""
-    figure = BesideFigure(
+    figure = _figure(name, value, usual, against, because=_why_untested(value, usual))
+    if figure.null_reason is not None or value is None:
+        return figure
+    logs = [math.log(one) for one in usual]
+    sd = max(stdev(logs), _LEAST_SD)
+    t = (math.log(value) - fmean(logs)) / (sd * math.sqrt(1 + 1 / len(logs)))
+    return replace(figure, p=float(2 * stats.t.sf(abs(t), len(logs) - 1)))
+
+
+def _figure(
+    name: str, value: float | None, usual: Sequence[float], against: Against, *, because: str | None
+) -> BesideFigure:
+    """Of the whole launch; a cell puts its load in."""
+    return BesideFigure(
         name=name,
         load_id=None,
         load=None,
@@ -100,14 +113,8 @@ def _tested(name: str, value: float | None, usual: Sequence[float], against: Aga
         usual=median(usual) if usual else None,
         nights=len(usual),
         against=against,
-        null_reason=_why_untested(value, usual),
+        null_reason=because,
     )
-    if figure.null_reason is not None or value is None:
-        return figure
-    logs = [math.log(one) for one in usual]
-    sd = max(stdev(logs), _LEAST_SD)
-    t = (math.log(value) - fmean(logs)) / (sd * math.sqrt(1 + 1 / len(logs)))
-    return replace(figure, p=float(2 * stats.t.sf(abs(t), len(logs) - 1)))
 
 
 def _why_untested(value: float | None, usual: Sequence[float]) -> str | None:
@@ -134,30 +141,14 @@ def _of_the_launch(night: Night, usual: Sequence[float], against: Against) -> It
     value = None if night.kv_cache_tokens is None else float(night.kv_cache_tokens)
     if value is None and not usual:
         return
-    figure = BesideFigure(
-        name=KV_CACHE_TOKENS,
-        load_id=None,
-        load=None,
-        value=value,
-        usual=median(usual) if usual else None,
-        nights=len(usual),
-        against=against,
-        null_reason="not measured tonight" if value is None else None if usual else "no earlier night measured it",
-    )
+    because = "not measured tonight" if value is None else None if usual else "no earlier night measured it"
+    figure = _figure(KV_CACHE_TOKENS, value, usual, against, because=because)
     ratio = figure.ratio
     yield replace(figure, moved=ratio is not None and abs(ratio - 1) > _KV_RATIO)
 
 
 def _failed(night: Night, launch: dict[str, tuple[float, ...]], against: Against) -> Iterable[BesideFigure]:
     usual = launch.get(FAILED_LAUNCHES, ())
-    yield BesideFigure(
-        name=FAILED_LAUNCHES,
-        load_id=None,
-        load=None,
-        value=float(night.failed_launches),
-        usual=median(usual) if usual else None,
-        nights=len(usual),
-        against=against,
-        moved=night.failed_launches > max(usual, default=0.0),
-        null_reason=None if usual else "no earlier night",
-    )
+    because = None if usual else "no earlier night"
+    figure = _figure(FAILED_LAUNCHES, float(night.failed_launches), usual, against, because=because)
+    yield replace(figure, moved=night.failed_launches > max(usual, default=0.0))

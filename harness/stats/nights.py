@@ -20,13 +20,10 @@ from harness.stats.changepoint import LEAST_NIGHTS, WINDOW_NIGHTS, likely_change
 from harness.stats.counting import counted, is_slow
 from harness.stats.gate import pinned
 from harness.stats.live_settings import with_setting_doubts
-from harness.stats.morning import WORDS
-from harness.stats.morning import Figure as Figure
-from harness.stats.morning import Morning as Morning
+from harness.stats.morning import WORDS, Figure, Morning
 from harness.stats.morning_words import notes, sentence
 from harness.stats.new_series import new_series
-from harness.stats.night import HEADLINE as HEADLINE
-from harness.stats.night import night_of as night_of
+from harness.stats.night import HEADLINE
 from harness.stats.series import Series, across, marks, points, series_of
 
 _RECENT_NIGHTS = 3  # a suspicion about older ones is settled by other nights

@@ -19,7 +19,7 @@ from harness.store.layout import slug, sync_directory
 from harness.store.locks import held
 
 NIGHTS, _BASELINES = "nights", "baselines"
-_SIMULATED_NAME = "simulated_"
+SIMULATED_NAME = "simulated_"  # baselines of rehearsals are called so, and no others
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -120,9 +120,9 @@ def require_name(name: str, *, simulated: bool, where: str) -> None:
     if _NAME.fullmatch(name) is None:
         hint = "Letters, digits, _ . and -, up to 100 of them: it is the name of a file."
         raise InputError(f"{json.dumps(name[:100])} is no name for a baseline", where=where, hint=hint)
-    if name.startswith(_SIMULATED_NAME) != simulated:
+    if name.startswith(SIMULATED_NAME) != simulated:
         kind = "of a rehearsal" if simulated else "real"
-        hint = f"Baselines of rehearsals are called {_SIMULATED_NAME}NAME, and no others are: they never mix."
+        hint = f"Baselines of rehearsals are called {SIMULATED_NAME}NAME, and no others are: they never mix."
         what = f"the night is {kind}, and {name} is not the name of such a baseline"
         raise InputError(what, where=where, hint=hint)
 

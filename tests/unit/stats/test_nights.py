@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from harness.records.nightly import Night
-from harness.stats.nights import HEADLINE, judge_night, wants_second_launch
+from harness.stats.night import HEADLINE
+from harness.stats.nights import judge_night, wants_second_launch
 from tests.unit.stats.night_build import NEW_DRIVER_FROM, accepted, night, nights
 
 HISTORY = nights(0, 25)
