@@ -8,7 +8,13 @@ from typing import Any
 import click
 
 from harness.cli.loading import PlanOptions
-from harness.cli.options import borrow_option, idle_for_option, plan_options
+from harness.cli.options import (
+    borrow_option,
+    finish_by_option,
+    idle_for_option,
+    keep_text_option,
+    plan_options,
+)
 from harness.cli.running import RunWishes, run_sweep
 from harness.run.arms import ComparisonWish
 from harness.sweep.arms import ArmWords
@@ -26,8 +32,8 @@ from harness.sweep.arms import ArmWords
 )
 @borrow_option
 @idle_for_option
-@click.option("--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says.")
-@click.option("--keep-text", is_flag=True, help="Keep prompts and answers in the run's folder. Else only their hashes.")
+@finish_by_option
+@keep_text_option
 def command(
     base: tuple[str, ...],
     candidate: tuple[str, ...],

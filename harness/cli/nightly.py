@@ -12,7 +12,13 @@ import click
 from harness.cli.deliver import DeliveryWishes
 from harness.cli.loading import PlanOptions, plan_from
 from harness.cli.night import run_night
-from harness.cli.options import borrow_option, idle_for_option, plan_options
+from harness.cli.options import (
+    borrow_option,
+    finish_by_option,
+    idle_for_option,
+    keep_text_option,
+    plan_options,
+)
 from harness.cli.running import RunWishes
 from harness.cli.scheduling import TimerWish, require_sense, schedule
 from harness.run.nightly import NightlyWish
@@ -28,8 +34,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @borrow_option
 @idle_for_option
-@click.option("--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says.")
-@click.option("--keep-text", is_flag=True, help="Keep prompts and answers in the run's folder. Else only their hashes.")
+@finish_by_option
+@keep_text_option
 @click.option("--junit", type=_FILE, help="Write the night as JUnit XML, for CI.")
 @click.option("--prometheus", type=_FILE, help="Write it as a .prom file, for node_exporter's textfile collector.")
 @click.option("--install-timer", is_flag=True, help="Do this every night, by systemd of this user, or say cron's line.")

@@ -47,6 +47,12 @@ borrow_option = click.option(
 idle_for_option = click.option(
     "--idle-for", metavar="TIME", help="How long it must have been idle, as in 2m. Default: the site file's."
 )
+finish_by_option = click.option(
+    "--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says."
+)
+keep_text_option = click.option(
+    "--keep-text", is_flag=True, help="Keep prompts and answers in the run's folder. Else only their hashes."
+)
 
 
 def plan_options(command: Command) -> Command:

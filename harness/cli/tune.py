@@ -8,7 +8,13 @@ from typing import Any
 import click
 
 from harness.cli.loading import PlanOptions
-from harness.cli.options import borrow_option, idle_for_option, plan_options
+from harness.cli.options import (
+    borrow_option,
+    finish_by_option,
+    idle_for_option,
+    keep_text_option,
+    plan_options,
+)
 from harness.cli.running import RunWishes, run_sweep
 from harness.errors import InputError
 from harness.run.tuning import TuneWish
@@ -29,8 +35,8 @@ from harness.run.tuning import TuneWish
 )
 @borrow_option
 @idle_for_option
-@click.option("--finish-by", metavar="HH:MM", help="Be done by then, giving back included. Default: as the sweep says.")
-@click.option("--keep-text", is_flag=True, help="Keep prompts and answers in the run's folder. Else only their hashes.")
+@finish_by_option
+@keep_text_option
 def command(
     sampler: str | None,
     max_launches: int | None,

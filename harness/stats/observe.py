@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 
 from harness.records.cell import LoadPoint
 from harness.records.launch import LaunchRecord
@@ -102,13 +101,3 @@ def _excess(
             for each in over:
                 found[limit.name] = max(each, found.get(limit.name, -1.0))
     return found
-
-
-def median_output_tokens(cells: Iterable[CellSummary]) -> dict[str, float]:
-    """Return how long answers were, by load id: of natural length nobody knows before."""
-    counts: dict[str, list[float]] = {}
-    for cell in cells:
-        tokens = cell.values.get("output_tokens")
-        if tokens is not None:
-            counts.setdefault(cell.cell.load.load_id, []).append(tokens)
-    return {load_id: median(of) for load_id, of in counts.items()}
