@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import yaml
 
@@ -216,6 +219,39 @@ def new_desk(folder: Path, **variables: str) -> Desk:
     desk = Desk(folder=folder, environment=environment | variables)
     desk.write_recipe()
     return desk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A server that somebody else started."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+
+
+@contextmanager
+def running_server(*words: str, **variables: str) -> Iterator[Running]:
+    """A fake engine that a test has not launched through the harness, until the end of the context."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, str(FAKE), "--model", "tiny", "--port", str(port), *words],
+        env={"PATH": os.environ["PATH"], **variables},
+        stdout=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    wait_until(lambda: _answers(url), "the server did not come up")
+    yield Running(process=process, url=url)
+    process.terminate()
+    process.wait(10)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def wait_until(reached: Callable[[], bool], otherwise: str, *, patience_s: float = PATIENCE_S) -> None:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import httpx
 import pytest
 
-from tests.system.driver import FAKE, QUICK_STEPS, Desk, wait_until
+from tests.system.driver import QUICK_STEPS, Desk, Running, running_server
 
 pytestmark = pytest.mark.system
 
@@ -20,38 +14,12 @@ KEY = "sesame-open-0123456789"
 WRONG_KEY = "sesame-shut-9876543210"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A server of the operator."""
-
-    process: subprocess.Popen[bytes]
-    url: str
-
-
 @pytest.fixture
 def server(desk: Desk) -> Iterator[Running]:
     """One that drafts three tokens and asks for a key."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     speculation = '{"method": "draft_model", "model": "draft", "num_speculative_tokens": 3}'
-    process = subprocess.Popen(
-        [sys.executable, str(FAKE), "--model", "tiny", "--port", str(port), "--speculative-config", speculation],
-        env={"PATH": os.environ["PATH"], "VLLM_API_KEY": KEY, "FAKE_VLLM": QUICK_STEPS},
-        stdout=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    wait_until(lambda: _answers(url), "the server did not come up")
-    yield Running(process=process, url=url)
-    process.terminate()
-    process.wait(10)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health").status_code == 200
-    except httpx.TransportError:
-        return False
+    with running_server("--speculative-config", speculation, VLLM_API_KEY=KEY, FAKE_VLLM=QUICK_STEPS) as running:
+        yield running
 
 
 def write_attached(desk: Desk, url: str) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import httpx
 import pytest
+import yaml
 
-from tests.system.driver import FAKE, Desk, wait_until
+from tests.system.driver import ROOT, Desk, running_server, wait_until
 
 pytestmark = pytest.mark.system
 
@@ -57,32 +56,24 @@ class Server:
 
 @pytest.fixture
 def server(desk: Desk) -> Iterator[Server]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, str(FAKE), "--model", "tiny", "--port", str(port)],
-        env={"PATH": os.environ["PATH"], "FAKE_VLLM": f"step_a_ms={STEP_MS} step_b_ms=0.1"},
-        stdout=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    wait_until(lambda: _answers(url), "the server did not come up")
-    running = Server(process=process, url=url)
-    yield running
-    for user in running.users:
-        user.join(60)
-    process.terminate()
-    process.wait(10)
+    with running_server(FAKE_VLLM=f"step_a_ms={STEP_MS} step_b_ms=0.1") as running:
+        served = Server(process=running.process, url=running.url)
+        yield served
+        for user in served.users:
+            user.join(60)
 
 
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health").status_code == 200
-    except httpx.TransportError:
-        return False
+def write_patient_recipe(desk: Desk) -> None:
+    """The recipe attach, but for a canary that may move: a second launch here would be this machine's doing."""
+    tree = yaml.safe_load((ROOT / "recipes" / "attach" / "recipe.yaml").read_text())
+    tree["measuring"] = tree.get("measuring", {}) | {"canary_limit_ratio": 9}
+    path = desk.folder / "recipes" / "attach" / "recipe.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(tree))
 
 
 def write_night(desk: Desk, url: str, *, time: str = "10m") -> str:
+    write_patient_recipe(desk)
     knobs = dict.fromkeys(("command", "model", "method", "draft_model", "num_speculative_tokens"))
     return desk.write_sweep(
         "guest",
