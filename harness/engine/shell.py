@@ -73,7 +73,8 @@ class LocalShell:
         """Run to the end; a command that is late, or whose caller gives up, is killed with its group."""
         process = await _start(command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
         try:
-            stdout, stderr = await asyncio.wait_for(process.communicate(command.stdin), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                stdout, stderr = await process.communicate(command.stdin)
         except BaseException:
             _kill_group(process.pid)
             await process.wait()

@@ -240,7 +240,8 @@ async def _death(bench: Bench, trial: TrialRecord) -> str | None:
         if health not in (None, _DEAD):
             return None
         with suppress(TimeoutError):
-            await asyncio.wait_for(bench.death.wait(), _LAST_BREATH_S)
+            async with asyncio.timeout(_LAST_BREATH_S):
+                await bench.death.wait()
         if not bench.death.is_set():
             said = "says that its engine is dead" if health == _DEAD else "no longer answers"
             return f"the server {said}: {trial.failure or failed[0]}"

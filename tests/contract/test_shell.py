@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness.engine.shell import Command, LocalShell, Shell
@@ -70,6 +72,27 @@ async def test_a_command_that_is_late_is_ended(shell: Shell, tmp_path: Path) -> 
 
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
+
+
+@pytest.mark.parametrize("turns", range(32))
+async def test_a_caller_that_gives_up_just_as_the_command_ends_is_heard(
+    shell: Shell, turns: int, tmp_path: Path
+) -> None:
+    """Who asks again and again, and is cancelled in the turn of the loop in which an answer comes, must not ask on."""
+    os.mkfifo(tmp_path / "gate")
+    asking = asyncio.create_task(shell.run(Command(argv=("cat", str(tmp_path / "gate"))), timeout_s=30.0))
+    await asyncio.sleep(0)  # started by then
+    (gate,), (process,) = [(tmp_path / "gate").open("wb")], psutil.Process().children()
+    gate.close()
+    while psutil.pid_exists(process.pid) and process.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.001)  # the loop must not run meanwhile: that it ended is seen in the turns below
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    was_heard = asking.cancel()
+    await asyncio.wait((asking,))
+
+    assert asking.cancelled() is was_heard
 
 
 @pytest.mark.parametrize("where", [None, "nowhere"])

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import psutil
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +78,10 @@ class Started:
 
     def end(self, *, patience_s: float = PATIENCE_S) -> Done:
         """Return what it said once it has ended by itself."""
-        code = self.process.wait(patience_s)
+        try:
+            code = self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it runs on after {patience_s:.0f} s, having said:\n{self.said}")
         done = Done(code=code, out=self.out.read_text(errors="replace"), err=self.said)
         assert "Traceback" not in done.err, done.err
         return done

@@ -55,7 +55,8 @@ async def _follow(node: Node, project: str, log_path: Path, clock: Clock) -> Non
         _end(process)
         if process is not None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), 2.0)
+                async with asyncio.timeout(2.0):
+                    await process.wait()
 
 
 async def _container_id(node: Node, project: str) -> str | None:
