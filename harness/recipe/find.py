@@ -52,13 +52,13 @@ def recipe_names(*, start: Path | None = None) -> tuple[str, ...]:
 
 
 def find_sweep(name: str, *, start: Path | None = None) -> Path:
-    """Return the file of a sweep: a path, then a name in ./sweeps or among the packaged ones. Raises InputError."""
+    """Return the file of a sweep: a path, else a name: here, in ./sweeps, packaged. Raises InputError."""
     start = start or Path.cwd()
     path = start / Path(name).expanduser()
     if path.is_file():
         return Path(name).expanduser()
     folders = (start / "sweeps", packaged("sweeps"))
-    for folder in folders if not _looks_like_path(name.removesuffix(".yaml")) else ():
+    for folder in (start, *folders) if not _looks_like_path(name.removesuffix(".yaml")) else ():
         file = folder / f"{name.removesuffix('.yaml')}.yaml"
         if file.is_file():
             return file

@@ -169,5 +169,15 @@ def test_a_sweep_is_found_by_path_and_by_name(tmp_path: Path) -> None:
         find_sweep("min", start=tmp_path)
 
 
+@pytest.mark.parametrize("name", ["laptop", "laptop.yaml"])
+def test_a_sweep_of_ones_own_comes_before_a_packaged_one_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_sweep(name) == packaged("sweeps") / "laptop.yaml"
+    (tmp_path / "laptop.yaml").write_text("sweep: laptop\n", encoding="utf-8")
+    assert find_sweep(name).resolve() == tmp_path / "laptop.yaml"
+
+
 def test_data_of_a_recipe_lies_in_a_folder_of_its_own(tmp_path: Path) -> None:
     assert places_for("small", data_root=tmp_path).data_dir == tmp_path / "small"
