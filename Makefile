@@ -6,6 +6,8 @@ SWEEP ?= sweeps/laptop.yaml
 STAMP := $(VENV)/.installed
 # Tests of the system wait for most of their time: three at once keep two cores busy.
 AT_ONCE ?= -n 3 --dist load --maxschedchunk 1
+# The others compute: one for each core, and at most four.
+TEST_AT_ONCE ?= -n logical --maxprocesses 4 --dist worksteal
 
 .PHONY: help venv sweep test test-system test-recipe test-engine check fix audit schema clean
 
@@ -29,7 +31,7 @@ sweep: venv
 
 ## test         the tests of a user's clone: no root, no packages, no engine
 test: venv
-	$(BIN)/python -m pytest -m "not system and not engine"
+	$(BIN)/python -m pytest -m "not system and not engine" $(TEST_AT_ONCE)
 
 ## test-system  root: kill points, fuzzing, Chromium (install the packages that .ci/run names)
 test-system: venv
