@@ -197,7 +197,7 @@ class LaunchChooser:
         measured: dict[str, CellObservation] = {}
 
         def abandon(trial: TrialRecord) -> str | None:
-            cell = cell_of(trial_metrics(trial))
+            cell = cell_of(trial_metrics(trial), trial.cell.configuration.num_speculative_tokens or 0)
             if cell is not None:
                 measured[trial.cell.load.load_id] = cell
             return "it is clearly behind the incumbent" if is_behind(reference, measured) else None

@@ -21,6 +21,7 @@ class Curve:
 
     k: int
     survival: tuple[float, ...]
+    drafting_ratio: float = 1.0  # share of the steps that had a draft
     kinship: int = 0  # of the launch with the candidate that asks: 0 differs in depth alone, more is less alike
 
     def at(self, k: int, *, threshold: float = 0.0) -> tuple[float, ...]:

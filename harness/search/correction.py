@@ -19,6 +19,7 @@ _DEPTH_SD, _DEPTH_LENGTH = 0.015, 2.0
 _BEYOND_MEAN, _BEYOND_SD, _BEYOND_HOPE_SD = -0.03, 0.15, 0.05
 _UNSEEN_DEPTH_SD = 0.05  # where no block is known, of depths beyond the reference
 _KNOB_SD, _KNOB_LENGTH = 0.025, 0.35  # of another knob; the length is of its range, where it is a number
+_METHOD, _METHOD_SD = "method", 0.3  # vLLM's name for who drafts: of another drafter nothing is known before its launch
 _OTHER_MEAN = -0.005  # of a knob that is not as in the reference: defaults were chosen by somebody
 _OWN_SD = 0.01
 _DEPTH = "num_speculative_tokens"
@@ -87,7 +88,8 @@ class _Features:
     def variances(self) -> Vector:
         """Before anything was launched."""
         speculating = self._depths > 0
-        own = _DEPTH_SD**2 + _KNOB_SD**2 * len(self._knobs) + self._own_variance + self._beyond_sd**2 * self.beyond
+        knobs = sum(_sd(name) ** 2 for name in self._knobs)
+        own = _DEPTH_SD**2 + knobs + self._own_variance + self._beyond_sd**2 * self.beyond
         return np.where(speculating, own, UNKNOWN_SD**2)
 
     def covariance(self, other: _Features) -> Vector:
@@ -97,10 +99,14 @@ class _Features:
         total = total + self._beyond_sd**2 * (self.beyond[:, None] & other.beyond[None, :])
         for name, column in self._knobs.items():
             away = column[:, None] - other._knobs[name][None, :]
-            total = total + _KNOB_SD**2 * np.exp(-0.5 * (away / _KNOB_LENGTH) ** 2)
+            total = total + _sd(name) ** 2 * np.exp(-0.5 * (away / _KNOB_LENGTH) ** 2)
         both = (self._depths[:, None] > 0) & (other._depths[None, :] > 0)
         same = self._ids[:, None] == other._ids[None, :]
         return np.where(same, self.variances()[:, None], np.where(both, total, 0.0))
+
+
+def _sd(knob: str) -> float:
+    return _METHOD_SD if knob == _METHOD else _KNOB_SD
 
 
 _FAR = 100.0  # between two values that are no numbers

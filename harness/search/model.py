@@ -148,25 +148,31 @@ class _Physics:
 
     def _cell(self, candidate: Candidate, cell: SearchCell, *, own_curves: bool) -> CellObservation | None:
         ttft_s = self._ttft_s[cell.load_id]
-        survival = self._survival(candidate, cell)
-        tokens = self._own_tokens(candidate, cell) if own_curves else None
-        step_s = self._steps.step_s(candidate, cell, verified=len(survival) if candidate.confidence_threshold else None)
+        expected = self._expected(candidate, cell)
+        own = self._own(candidate, cell) if own_curves else []
+        ratio = float(np.mean([one.drafting_ratio for one in own])) if own else expected.drafting_ratio
+        step_s = self._steps.step_s(
+            candidate,
+            cell,
+            verified=len(expected.survival) if candidate.confidence_threshold else None,
+            drafting_ratio=ratio,
+        )
         if step_s is None or ttft_s is None:
             return None
-        tokens = tokens or 1.0 + sum(survival)
+        tokens = float(np.mean([one.tokens_per_step for one in own])) if own else 1.0 + sum(expected.survival)
         return CellObservation(ttft_s=ttft_s, tpot_s=step_s / tokens, tokens_per_step=tokens)
 
-    def _own_tokens(self, candidate: Candidate, cell: SearchCell) -> float | None:
+    def _own(self, candidate: Candidate, cell: SearchCell) -> list[CellObservation]:
         own = [one for one in self._booted if one.configuration_id == candidate.configuration_id]
-        seen = [one.cells[cell.load_id].tokens_per_step for one in own if cell.load_id in one.cells]
-        return float(np.mean(seen)) if seen else None
+        return [one.cells[cell.load_id] for one in own if cell.load_id in one.cells]
 
-    def _survival(self, candidate: Candidate, cell: SearchCell) -> tuple[float, ...]:
+    def _expected(self, candidate: Candidate, cell: SearchCell) -> Curve:
+        """What other launches promise at the depth of the candidate."""
         k = candidate.num_speculative_tokens
-        if not k:
-            return ()
         found = nearest_curve(self._curves(cell.load_id, candidate), k, block_tokens=self._space.block_tokens)
-        return () if found is None else found.at(k, threshold=candidate.confidence_threshold)
+        if not k or found is None:
+            return Curve(k=k, survival=())
+        return replace(found, k=k, survival=found.at(k, threshold=candidate.confidence_threshold))
 
     def _curves(self, load_id: str, candidate: Candidate) -> list[Curve]:
         """Of every launch: those of the candidate's own kind first, then those of the reference's, then the others."""
@@ -178,7 +184,12 @@ class _Physics:
     def _read_curves(self, load_id: str, candidate: Candidate) -> list[Curve]:
         kinds = [candidate, *([self._reference] if self._reference else [])]
         return [
-            Curve(k=self._k(one), survival=one.cells[load_id].survival, kinship=self._kinship(one, kinds))
+            Curve(
+                k=self._k(one),
+                survival=one.cells[load_id].survival,
+                drafting_ratio=one.cells[load_id].drafting_ratio,
+                kinship=self._kinship(one, kinds),
+            )
             for one in self._booted
             if load_id in one.cells and one.cells[load_id].survival
         ]
@@ -208,6 +219,7 @@ class _Physics:
                 candidate=self._space.candidate(one.configuration_id),
                 cell=self._cells[load_id],
                 step_s=seen.step_s,
+                drafting_ratio=seen.drafting_ratio,
             )
             for number, one in enumerate(self._booted)
             for load_id, seen in one.cells.items()

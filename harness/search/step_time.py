@@ -40,6 +40,7 @@ class StepSample:
     candidate: Candidate
     cell: SearchCell
     step_s: float
+    drafting_ratio: float = 1.0
 
 
 class StepModel:
@@ -71,25 +72,29 @@ class StepModel:
         """Whether steps cost what their CUDA graph costs, rather than what their tokens do."""
         return self._padded
 
-    def step_s(self, candidate: Candidate, cell: SearchCell, *, verified: float | None = None) -> float | None:
+    def step_s(
+        self, candidate: Candidate, cell: SearchCell, *, verified: float | None = None, drafting_ratio: float = 1.0
+    ) -> float | None:
         """Return the expected step time; None where the cell was never measured.
 
         Args:
             candidate: the configuration.
             cell: the load.
             verified: drafted tokens that are verified, where a threshold cuts some; those are drafted all the same.
+            drafting_ratio: share of the steps that have a draft; the others cost what they do without speculation.
         """
         if cell.load_id not in self._scales:
             return None
-        row = self._row(candidate, cell, None, padded=self._padded)
+        row = self._row(candidate, cell, drafting_ratio, padded=self._padded)
         if verified is not None and verified < candidate.num_speculative_tokens:
-            spared = _VERIFYING_SHARE * (candidate.num_speculative_tokens - verified)
+            spared = drafting_ratio * _VERIFYING_SHARE * (candidate.num_speculative_tokens - verified)
             row[len(self._cells)] -= spared
             row[len(self._cells) + 1] -= spared * math.log2(cell.concurrency)
         return self._scales[cell.load_id] * max(0.05, float(row @ self._mean))
 
     def _fit(self, samples: Sequence[StepSample], *, padded: bool) -> _Fit:
-        rows = np.array([self._row(one.candidate, one.cell, one.launch, padded=padded) for one in samples])
+        rows = np.array([self._row(one.candidate, one.cell, one.drafting_ratio, padded=padded) for one in samples])
+        rows[np.arange(len(rows)), [len(self._cells) + 3 + one.launch for one in samples]] = 1.0
         targets = np.array([one.step_s / self._scales[one.cell.load_id] for one in samples])
         return _posterior(rows, targets, self._prior())
 
@@ -99,15 +104,16 @@ class StepModel:
         sd = [_CELL_SD] * cells + [_SLOPE_SD, _SLOPE_BY_DOUBLING_SD, _DRAFTER_SD] + [LAUNCH_SD] * self._launches
         return mean, np.array(sd)
 
-    def _row(self, candidate: Candidate, cell: SearchCell, launch: int | None, *, padded: bool) -> Vector:
+    def _row(self, candidate: Candidate, cell: SearchCell, drafting_ratio: float, *, padded: bool) -> Vector:
+        """What the terms count in the mean of steps with a draft and steps without one."""
+        ratio = drafting_ratio if candidate.num_speculative_tokens else 0.0
+        tokens = ratio * self._tokens(candidate, cell, padded) + (1.0 - ratio) * cell.concurrency
+        more = (tokens - self._tokens(self._reference, cell, padded)) / cell.concurrency
         row = np.zeros(len(self._cells) + 3 + self._launches)
         row[self._at[cell.load_id]] = 1.0
-        more = (self._tokens(candidate, cell, padded) - self._tokens(self._reference, cell, padded)) / cell.concurrency
         row[len(self._cells)] = more
         row[len(self._cells) + 1] = more * math.log2(cell.concurrency)
-        row[len(self._cells) + 2] = -1.0 if candidate.num_speculative_tokens == 0 else 0.0
-        if launch is not None:
-            row[len(self._cells) + 3 + launch] = 1.0
+        row[len(self._cells) + 2] = ratio - 1.0
         return row
 
     def _tokens(self, candidate: Candidate, cell: SearchCell, padded: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from harness.records.cell import LoadPoint
 from harness.records.launch import LaunchRecord
@@ -12,6 +13,7 @@ from harness.records.summary import CellSummary, TrialMetrics
 from harness.records.verdict import AskedLimit
 from harness.stats.limits import statistic_of
 from harness.stats.paired import Measured
+from harness.stats.summary import NOTHING_DRAFTED
 
 _MEASURED = ("measured",)
 
@@ -41,7 +43,8 @@ def observation_of(
         if cell.cell.configuration.configuration_id != last.configuration.configuration_id:
             continue
         for trial in cell.valid_trials:
-            found = cell_of(trial.metrics) if trial.launch_id in counting else None
+            k = last.configuration.num_speculative_tokens or 0
+            found = cell_of(trial.metrics, k) if trial.launch_id in counting else None
             if found is not None:
                 seen[cell.cell.load.load_id], places[cell.cell.load.load_id] = found, trial.launch_id
     booted = last.outcome in _MEASURED or bool(seen)
@@ -72,16 +75,29 @@ def search_cells(
     )
 
 
-def cell_of(metrics: TrialMetrics) -> CellObservation | None:
-    """Return a trial's figures as a search uses them; None where it has no rate or no time to first token."""
+def cell_of(metrics: TrialMetrics, num_speculative_tokens: int = 0) -> CellObservation | None:
+    """Return a trial's figures as a search uses them; None where it has no rate or no time to first token.
+
+    Counters of acceptance are per draft. A step brings one token and those that were accepted, so that there were
+    ``delivered - accepted`` steps for each draft: all figures here are of steps.
+    """
     values = metrics.values
     ttft_s, rate = values.get("ttft_s"), values.get("decode_tokens_per_s")
     if ttft_s is None or not rate or not math.isfinite(rate):
         return None
     survival = metrics.by_position or ()
-    tokens = values.get("delivered_per_step") or values.get("acceptance_length")
+    if metrics.null_reasons.get("delivered_per_step") == NOTHING_DRAFTED:
+        cell = CellObservation(ttft_s=ttft_s, tpot_s=1 / rate, tokens_per_step=1.0)
+        return replace(cell, survival=(0.0,) * num_speculative_tokens, drafting_ratio=0.0)
+    delivered, accepted = values.get("delivered_per_step"), values.get("acceptance_length")
+    tokens = delivered or accepted or 1.0 + sum(survival)
+    steps = max(1.0, delivered - (accepted - 1)) if delivered and accepted else 1.0  # for each draft
     return CellObservation(
-        ttft_s=ttft_s, tpot_s=1 / rate, tokens_per_step=tokens or 1.0 + sum(survival), survival=tuple(survival)
+        ttft_s=ttft_s,
+        tpot_s=1 / rate,
+        tokens_per_step=tokens / steps,
+        survival=tuple(share / steps for share in survival),
+        drafting_ratio=1 / steps,
     )
 
 

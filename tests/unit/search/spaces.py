@@ -50,3 +50,19 @@ def observed(
         cells={f"l{at}": cell for at in range(count)},
         slo_excess=dict(excess or {}),
     )
+
+
+def seldom(one: Candidate, ratio: float, *, count: int = 2) -> Observation:
+    """A launch that drafts in this share of its steps, at an acceptance of .8; the others are plain ones."""
+    k = one.num_speculative_tokens
+    survival = tuple(ratio * 0.8**at for at in range(1, k + 1))
+    tokens = 1 + sum(survival)
+    cell = CellObservation(
+        ttft_s=0.5,
+        tpot_s=(0.04 + 0.002 * k * ratio) / tokens,
+        tokens_per_step=tokens,
+        survival=survival,
+        drafting_ratio=ratio,
+    )
+    cells = {f"l{at}": cell for at in range(count)}
+    return Observation(configuration_id=one.configuration_id, booted=True, cells=cells)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.records.observation import Observation
 from harness.search.boots import boot_chances
-from harness.search.choice import best_launched, next_choice
+from harness.search.choice import best_launched, is_worth_it, next_choice
 from harness.search.model import beliefs, value_of
-from tests.unit.search.spaces import cells, observed, space
+from harness.search.space import Space
+from tests.unit.search.spaces import candidate, cells, observed, seldom, space
 
 SPACE = space((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
 
@@ -40,6 +43,43 @@ def test_two_depths_tell_those_between_them() -> None:
     known = beliefs(SPACE, [observed(SPACE.candidate(name)) for name in ("k5", "k0", "k10")])
     for k in (6, 7, 8, 9):
         assert known[f"k{k}"].mean == pytest.approx(true_gain(k), abs=0.03)
+
+
+DRAFTERS = Space(
+    candidates=(candidate(0), *(candidate(k, method=name) for name in ("mtp", "ngram") for k in range(1, 11))),
+    cells=cells(2),
+    reference_id="k10-method=mtp",
+)
+
+
+def launched(name: str, ratio: float) -> Observation:
+    one = DRAFTERS.candidate(name)
+    return seldom(one, ratio) if name.endswith("ngram") else observed(one)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize("first", [candidate(k, method=m).configuration_id for k in (1, 10) for m in ("mtp", "ngram")])
+def test_a_drafter_that_seldom_drafts_misleads_nobody_about_the_other(first: str, ratio: float) -> None:
+    space, known = replace(DRAFTERS, reference_id=first), [first, "k0"]
+    while (choice := next_choice(space, [launched(name, ratio) for name in known])) and is_worth_it(choice, 0.03):
+        known.append(choice.configuration_id)
+    pick = best_launched(space, [launched(name, ratio) for name in known])[0]
+    names = [one.configuration_id for one in space.candidates]
+    values = {name: value_of(space.cells, launched(name, ratio).cells) or -math.inf for name in names}
+    assert values[pick] > max(values.values()) - 0.03
+    assert len(known) <= 7
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.05, 0.5, 1.0])
+def test_steps_without_a_draft_are_counted_as_such_at_every_depth(ratio: float) -> None:
+    seen = [launched(name, ratio) for name in ("k10-method=mtp", "k0", "k3-method=mtp", "k4-method=ngram")]
+    known = beliefs(DRAFTERS, seen)
+    for k in (2, 4, 8):
+        one, reference = (
+            value_of(DRAFTERS.cells, launched(name, ratio).cells) for name in (f"k{k}-method=ngram", "k10-method=mtp")
+        )
+        assert one is not None and reference is not None
+        assert known[f"k{k}-method=ngram"].mean == pytest.approx(one - reference, abs=0.05)
 
 
 def share_believed(gain: float) -> float:

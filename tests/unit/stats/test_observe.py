@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.records.launch import BootFacts
 from harness.records.verdict import AskedLimit
@@ -41,6 +43,30 @@ def test_a_launch_tells_pace_and_survival() -> None:
     assert found.booted and found.reason is None
     assert cell.ttft_s == pytest.approx(0.5)
     assert cell.step_s == pytest.approx(cell.tpot_s * cell.tokens_per_step)
+
+
+@given(st.integers(1, 50), st.integers(0, 200), st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_figures_are_of_steps_where_some_of_them_had_no_draft(drafts: int, undrafted: int, shares: list[float]) -> None:
+    by_position = tuple(sorted(shares, reverse=True))
+    delivered = 1 + sum(by_position) + undrafted / drafts  # tokens per draft: a step brings one, and what was accepted
+    metrics = _metrics(measured(BASE, SHORT, 1.0))
+    values = metrics.values | {"delivered_per_step": delivered, "acceptance_length": 1 + sum(by_position)}
+    cell = cell_of(replace(metrics, values=values, by_position=by_position), len(by_position))
+    assert cell is not None
+    assert cell.drafting_ratio == pytest.approx(drafts / (drafts + undrafted))
+    assert cell.tokens_per_step == pytest.approx(1 + sum(cell.survival))
+    assert cell.survival == pytest.approx(tuple(share * cell.drafting_ratio for share in by_position))
+
+
+def test_where_nothing_was_drafted_every_step_was_a_plain_one() -> None:
+    metrics = _metrics(measured(BASE, SHORT, 1.0))
+    values = metrics.values | {"delivered_per_step": None, "acceptance_length": None}
+    missing = replace(
+        metrics, values=values, by_position=None, null_reasons={"delivered_per_step": "nothing was drafted"}
+    )
+    cell = cell_of(missing, 3)
+    assert cell is not None
+    assert (cell.survival, cell.drafting_ratio, cell.tokens_per_step) == ((0.0, 0.0, 0.0), 0.0, 1.0)
 
 
 @pytest.mark.parametrize(("boot", "sizes"), [(None, ()), (BootFacts(), ()), (BootFacts(capture_sizes=(1, 8)), (1, 8))])
