@@ -19,7 +19,8 @@ _DEPTH_SD, _DEPTH_LENGTH = 0.015, 2.0
 _BEYOND_MEAN, _BEYOND_SD, _BEYOND_HOPE_SD = -0.03, 0.15, 0.05
 _UNSEEN_DEPTH_SD = 0.05  # where no block is known, of depths beyond the reference
 _KNOB_SD, _KNOB_LENGTH = 0.025, 0.35  # of another knob; the length is of its range, where it is a number
-_METHOD, _METHOD_SD = "method", 0.3  # vLLM's name for who drafts: of another drafter nothing is known before its launch
+_DRAFTERS = frozenset({"method", "draft_model", "support_model"})  # knobs that say who drafts
+_DRAFTER_SD = 0.3  # of another drafter nothing is known before its launch
 _OTHER_MEAN = -0.005  # of a knob that is not as in the reference: defaults were chosen by somebody
 _OWN_SD = 0.01
 _DEPTH = "num_speculative_tokens"
@@ -106,7 +107,7 @@ class _Features:
 
 
 def _sd(knob: str) -> float:
-    return _METHOD_SD if knob == _METHOD else _KNOB_SD
+    return _DRAFTER_SD if knob in _DRAFTERS else _KNOB_SD
 
 
 _FAR = 100.0  # between two values that are no numbers

@@ -70,6 +70,19 @@ def test_a_drafter_that_seldom_drafts_misleads_nobody_about_the_other(first: str
     assert len(known) <= 7
 
 
+@pytest.mark.parametrize(
+    ("knob", "is_drafter"), [("method", True), ("draft_model", True), ("support_model", True), ("sampling", False)]
+)
+def test_of_another_drafter_much_is_possible_until_it_was_launched_once(knob: str, is_drafter: bool) -> None:
+    candidates = (candidate(0), *(candidate(k, **{knob: name}) for name in ("one", "other") for k in (3, 5)))
+    two = Space(candidates=candidates, cells=cells(2), reference_id=f"k5-{knob}=one")
+    seen = [observed(two.candidate(name)) for name in (f"k5-{knob}=one", "k0")]
+    before = beliefs(two, seen)[f"k3-{knob}=other"]
+    after = beliefs(two, [*seen, observed(two.candidate(f"k5-{knob}=other"))])[f"k3-{knob}=other"]
+    assert (before.sd > 0.2) is is_drafter
+    assert after.sd < 0.1
+
+
 @pytest.mark.parametrize("ratio", [0.0, 0.05, 0.5, 1.0])
 def test_steps_without_a_draft_are_counted_as_such_at_every_depth(ratio: float) -> None:
     seen = [launched(name, ratio) for name in ("k10-method=mtp", "k0", "k3-method=mtp", "k4-method=ngram")]
