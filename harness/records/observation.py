@@ -39,7 +39,7 @@ class CellObservation:
     tpot_s: float
     tokens_per_step: float  # 1 without speculation
     survival: tuple[float, ...] = ()  # share of the steps in which each position was accepted; () without speculation
-    drafting_ratio: float = 1.0  # share of the steps that had a draft; an ngram drafter often finds none
+    drafting_ratio: float = 1.0  # share of the steps that had a draft, under speculation: ngram often finds none
 
     @property
     def step_s(self) -> float:
