@@ -3,7 +3,7 @@
     python -m benchmarks.regret_vllm --root DIR           # 31 launches and 4 to check, half an hour on two quiet cores
     python -m benchmarks.regret_vllm --root DIR --engine simulated
 
-One launch of each is as noisy as a launch is, and the best of 21 is the lucky one: by up to 13 % when it is launched again.
+One launch of each is as noisy as a launch is, and the best of 21 is the lucky one, by up to 13 % when launched again.
 So what the grid calls best and what the search picked are launched twice more at the end, in turn, and only these
 launches judge: would the user of a grid have got something faster? What a search would have picked
 that began with another incumbent is played on the launches of the grid.
