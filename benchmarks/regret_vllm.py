@@ -5,8 +5,8 @@
 
 One launch of each is as noisy as a launch is, and the best of 21 is the lucky one, by up to 13 % when launched again.
 So what the grid calls best and what the search picked are launched twice more at the end, in turn, and only these
-launches judge: would the user of a grid have got something faster? What a search would have picked
-that began with another incumbent is played on the launches of the grid.
+launches judge: would the user of a grid have got something faster? What a search would have picked that began with
+another incumbent is played on the launches of the grid.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def checked(found: Found, root: Path, engine: Sequence[str]) -> dict[str, float]
     path = root / "check.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     run = read_run(ran(["sweep", str(path), *engine, "--launches", str(_CHECKING_LAUNCHES)], root))
-    return {_label(one.configuration): one.seconds or 0.0 for one in workload_seconds(summaries_of(run), {})}
+    return {_label(one.configuration): one.seconds or math.nan for one in workload_seconds(summaries_of(run), {})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ Bayesian linear regression with weak priors. A step of c streams at depth k cost
 with n = c (k + 1) tokens, or that number rounded up to the next captured CUDA graph: both are fitted, and the one that
 explains the launches better is used. ``u`` is how slow a launch happened to be as a whole: a curve through several
 launches is less noisy than any of them. O is what a drafter costs at any depth.
+Where only some steps had a draft, the mean of such steps and of those at k = 0 is meant.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def over_http(main: Main, folder: Path, *, scenario: str = "quiet") -> None:
             await main(Engine(base_url=base_url, transport=transport, clock=SystemClock(), stop=server.close))
             await transport.aclose()
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), 60))  # noqa: TID251 - nobody cancels it
 
 
 def against(base_url: str, main: Main) -> None:
@@ -109,7 +109,7 @@ def against(base_url: str, main: Main) -> None:
         async with StampedTransport() as transport:
             await main(Engine(base_url=base_url, transport=transport, clock=SystemClock()))
 
-    asyncio.run(asyncio.wait_for(run(), 120))
+    asyncio.run(asyncio.wait_for(run(), 120))  # noqa: TID251 - nobody cancels it
 
 
 @contextmanager

@@ -130,4 +130,4 @@ async def test_a_signal_shows_in_the_return_code(shell: Shell, tmp_path: Path) -
     assert process.returncode is None
     os.kill(process.pid, signal.SIGTERM)
 
-    assert await asyncio.wait_for(process.wait(), 10) == -signal.SIGTERM
+    assert await asyncio.wait_for(process.wait(), 10) == -signal.SIGTERM  # noqa: TID251 - nobody cancels it

@@ -53,7 +53,7 @@ async def exchanged(port: int, *parts: bytes, eof: bool = True) -> bytes:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 30))
+    asyncio.run(asyncio.wait_for(main, 30))  # noqa: TID251 - nobody cancels it
 
 
 def test_a_request_in_pieces_and_one_sent_ahead_are_both_answered() -> None:

@@ -31,7 +31,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     """Run ``main`` and demand that it leaves no task behind."""
 
     async def checked() -> None:
-        await asyncio.wait_for(main, 20)
+        await asyncio.wait_for(main, 20)  # noqa: TID251 - nobody cancels it
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left
 

@@ -41,7 +41,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run(asyncio.wait_for(work, 30))
+    return asyncio.run(asyncio.wait_for(work, 30))  # noqa: TID251 - nobody cancels it
 
 
 @asynccontextmanager
@@ -189,7 +189,7 @@ def test_a_client_that_goes_away_takes_its_request_with_it() -> None:
         async with recorded(on_and_on) as (server, url, told):
             async with httpx.AsyncClient() as http, http.stream("POST", f"{url}/v1/completions", json=BODY):
                 pass
-            await asyncio.wait_for(server.closed.wait(), 5)
+            await asyncio.wait_for(server.closed.wait(), 5)  # noqa: TID251 - nobody cancels it
             await until(lambda: bool(told))
             return told
 
@@ -266,4 +266,4 @@ async def until(reached: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
     waiting: Awaitable[None] = wait()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 10)  # noqa: TID251 - nobody cancels it

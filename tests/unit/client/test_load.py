@@ -160,7 +160,7 @@ def test_all_streams_start_together_once_every_connection_is_there() -> None:
 
 def run(main: Coroutine[Any, Any, LoadResult]) -> LoadResult:
     async def checked() -> LoadResult:
-        result = await asyncio.wait_for(main, 20)
+        result = await asyncio.wait_for(main, 20)  # noqa: TID251 - nobody cancels it
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left
         return result
@@ -222,7 +222,7 @@ def test_cancelling_the_loop_cancels_everything_and_restores_the_collector() -> 
                 await task
             assert gc.isenabled()
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 20))  # noqa: TID251 - nobody cancels it
 
 
 def test_a_connection_that_fails_does_not_hold_up_the_others() -> None:

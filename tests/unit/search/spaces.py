@@ -33,16 +33,29 @@ def space(
 
 
 def observed(
-    one: Candidate, *, gain: float = 1.0, booted: bool = True, excess: Mapping[str, float] | None = None, count: int = 2
+    one: Candidate,
+    *,
+    gain: float = 1.0,
+    booted: bool = True,
+    excess: Mapping[str, float] | None = None,
+    count: int = 2,
+    drafting_ratio: float = 1.0,
 ) -> Observation:
-    """A launch whose step costs 40 ms and 2 ms for each drafted token, at an acceptance of .8; times ``gain``."""
+    """A launch whose step costs 40 ms and 2 ms for each drafted token, at an acceptance of .8; times ``gain``.
+
+    Steps without a draft cost what they do without speculation.
+    """
     if not booted:
         return Observation(configuration_id=one.configuration_id, booted=False, reason="out of memory")
     k = one.num_speculative_tokens
-    survival = tuple(0.8**at for at in range(1, k + 1))
+    survival = tuple(drafting_ratio * 0.8**at for at in range(1, k + 1))
     tokens = 1 + sum(survival)
     cell = CellObservation(
-        ttft_s=0.5, tpot_s=(0.04 + 0.002 * k) / tokens / gain, tokens_per_step=tokens, survival=survival
+        ttft_s=0.5,
+        tpot_s=(0.04 + 0.002 * k * drafting_ratio) / tokens / gain,
+        tokens_per_step=tokens,
+        survival=survival,
+        drafting_ratio=drafting_ratio,
     )
     return Observation(
         configuration_id=one.configuration_id,
@@ -50,19 +63,3 @@ def observed(
         cells={f"l{at}": cell for at in range(count)},
         slo_excess=dict(excess or {}),
     )
-
-
-def seldom(one: Candidate, ratio: float, *, count: int = 2) -> Observation:
-    """A launch that drafts in this share of its steps, at an acceptance of .8; the others are plain ones."""
-    k = one.num_speculative_tokens
-    survival = tuple(ratio * 0.8**at for at in range(1, k + 1))
-    tokens = 1 + sum(survival)
-    cell = CellObservation(
-        ttft_s=0.5,
-        tpot_s=(0.04 + 0.002 * k * ratio) / tokens,
-        tokens_per_step=tokens,
-        survival=survival,
-        drafting_ratio=ratio,
-    )
-    cells = {f"l{at}": cell for at in range(count)}
-    return Observation(configuration_id=one.configuration_id, booted=True, cells=cells)

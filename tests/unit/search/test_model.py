@@ -14,7 +14,7 @@ from harness.search.boots import boot_chances
 from harness.search.choice import best_launched, is_worth_it, next_choice
 from harness.search.model import beliefs, value_of
 from harness.search.space import Space
-from tests.unit.search.spaces import candidate, cells, observed, seldom, space
+from tests.unit.search.spaces import candidate, cells, observed, space
 
 SPACE = space((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
 
@@ -54,7 +54,7 @@ DRAFTERS = Space(
 
 def launched(name: str, ratio: float) -> Observation:
     one = DRAFTERS.candidate(name)
-    return seldom(one, ratio) if name.endswith("ngram") else observed(one)
+    return observed(one, drafting_ratio=ratio if name.endswith("ngram") else 1.0)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.05, 0.3])

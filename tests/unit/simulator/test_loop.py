@@ -73,7 +73,7 @@ def test_the_clock_stands_still_while_a_subprocess_runs() -> None:
     async def main() -> tuple[float, bytes]:
         program = "import time; time.sleep(0.2); print('done')"
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
-        output, _ = await asyncio.wait_for(process.communicate(), timeout=0.01)
+        output, _ = await asyncio.wait_for(process.communicate(), timeout=0.01)  # noqa: TID251 - nobody cancels it
         return asyncio.get_running_loop().time(), output
 
     assert run_virtual(main()) == (0.0, b"done\n")
@@ -82,7 +82,7 @@ def test_the_clock_stands_still_while_a_subprocess_runs() -> None:
 def test_a_subprocess_without_pipes_is_waited_for_too() -> None:
     async def main() -> tuple[int, float]:
         process = await asyncio.create_subprocess_shell("sleep 0.2; exit 3")
-        return await asyncio.wait_for(process.wait(), timeout=0.01), asyncio.get_running_loop().time()
+        return await asyncio.wait_for(process.wait(), timeout=0.01), asyncio.get_running_loop().time()  # noqa: TID251 - nobody cancels it
 
     assert run_virtual(main()) == (3, 0.0)
 
@@ -115,7 +115,7 @@ def test_what_is_held_from_outside_holds_the_clock() -> None:
         arrived = asyncio.Event()
         with loop.holding():
             threading.Timer(0.2, loop.call_soon_threadsafe, [arrived.set]).start()
-            await asyncio.wait_for(arrived.wait(), timeout=0.001)
+            await asyncio.wait_for(arrived.wait(), timeout=0.001)  # noqa: TID251 - nobody cancels it
         return loop.time()
 
     assert run_virtual(main()) == 0.0
@@ -128,7 +128,7 @@ def test_something_real_that_hangs_does_not_stop_the_timer_that_guards_it() -> N
         loop = asyncio.get_running_loop()
         loop.add_reader(ours.fileno(), lambda: None)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.Event().wait(), timeout=60.0)
+            await asyncio.wait_for(asyncio.Event().wait(), timeout=60.0)  # noqa: TID251 - nobody cancels it
         loop.remove_reader(ours.fileno())
         return loop.time()
 
